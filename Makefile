@@ -1,0 +1,90 @@
+# `make` alone says what there is. Everything happens in two virtual environments beside this
+# file; nothing is installed anywhere else.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(BIN)/uv
+PYTEST_ARGS ?=
+# uv's progress without its list of a hundred installed packages.
+BRIEFLY = 2>&1 | sed '/^ [-+~] /d'
+STATUS = @printf '\033[1m%s\033[0m\n'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test check format lint types imports synth requirements clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.ready ## Make the virtual environment; does nothing when nothing changed
+
+run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://127.0.0.1:8080
+	@exec $(BIN)/lamplighter run
+
+test: .venv/.ready .venv-local/.ready ## Run every test, offline
+	@$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+check: .venv/.ready ## What CI runs: format, lint, types, import rules, tests, synth
+	$(STATUS) 'format'
+	@$(BIN)/ruff format --check .
+	$(STATUS) 'lint'
+	@$(BIN)/ruff check .
+	$(STATUS) 'types'
+	@$(MAKE) --no-print-directory types
+	$(STATUS) 'import rules'
+	@$(MAKE) --no-print-directory imports
+	$(STATUS) 'synth'
+	@$(MAKE) --no-print-directory synth
+	$(STATUS) 'tests'
+	@$(MAKE) --no-print-directory test
+
+format: .venv/.ready ## Put the code into the format that `make check` wants
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only --quiet .
+
+lint: .venv/.ready ## Look for what ruff finds
+	@$(BIN)/ruff check .
+
+types: .venv/.ready ## Check the types, strictly
+	@$(BIN)/mypy
+
+imports: .venv/.ready ## Check that arrows point inward
+	@PYTHONPATH=functions:. $(BIN)/lint-imports
+
+synth: .venv/.ready ## Write the CloudFormation templates to cdk.out, without docker or AWS
+	@$(BIN)/python -m infra.app
+
+requirements: .venv/.ready ## Compile requirements/*.in again; `UPGRADE=--upgrade` for newer releases
+	$(eval export UV_CUSTOM_COMPILE_COMMAND := make requirements)
+	$(eval COMPILE := ../$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url $(UPGRADE))
+	cd requirements && $(COMPILE) dev.in -o dev.txt
+	cd requirements && $(COMPILE) -c dev.txt uv.in -o uv.txt
+	cd requirements && $(COMPILE) -c dev.txt runtime.in -o ../layers/dependencies/requirements.txt
+	cd requirements && $(COMPILE) -c ../layers/dependencies/requirements.txt local.in -o local.txt
+
+clean: ## Remove what was made here, the virtual environments too
+	rm -rf .venv .venv-local .lamplighter .build cdk.out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The environment is new when what it is made from changed, and only then.
+.venv/.ready: requirements/uv.txt requirements/dev.txt requirements/cli.in requirements/runtime.in \
+		requirements/provided.in layers/dependencies/requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Lamplighter needs Python 3.11 or newer; PYTHON=... names another one"; exit 1; }
+	$(STATUS) '1/4 virtual environment'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv \
+		|| { rm -rf .venv; echo "On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(STATUS) '2/4 installer'
+	@$(BIN)/python -m pip install --quiet --quiet --require-hashes -r requirements/uv.txt
+	$(STATUS) '3/4 packages, each checked against its hash (about 600 MB the first time)'
+	@VIRTUAL_ENV=.venv $(UV) pip sync --require-hashes requirements/dev.txt $(BRIEFLY)
+	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	$(STATUS) '4/4 dependencies layer, so that a synth needs no network'
+	@$(BIN)/python -m infra.bundling
+	@touch $@
+
+.venv-local/.ready: requirements/local.txt | .venv/.ready
+	$(STATUS) 'local stack: the AWS emulator, in an environment of its own'
+	@$(UV) venv --quiet --allow-existing --python $(BIN)/python .venv-local
+	@VIRTUAL_ENV=.venv-local $(UV) pip sync --require-hashes requirements/local.txt $(BRIEFLY)
+	@touch $@
