@@ -1,0 +1,26 @@
+"""Names of keys, attributes and indexes: declared by `infra`, used by the stores.
+
+No boto3 here: the index that the table declares and the index that the adapter queries are
+one constant.
+"""
+
+from typing import Final
+
+# Executions: the due-bucket table. Also holds payloads over the inline size and the pointer
+# rows of far retries and checks.
+PARTITION_KEY: Final = "pk"
+SORT_KEY: Final = "sk"
+TTL: Final = "expires_at"
+
+# Sparse index keys on the executions table; both indexes sort by the table's own sort key,
+# so that an update of a row never moves it inside an index.
+OWNER_KEY: Final = "own"
+BY_OWNER: Final = "by_owner"
+ATTENTION_KEY: Final = "att"
+NEEDS_ATTENTION: Final = "needs_attention"
+
+# Jobs: definitions of recurring jobs, and idempotency keys. `by_owner` sorts by the
+# table's partition key, the job's id, which sorts by time of creation.
+JOBS_OWNER_KEY: Final = "own"
+JOBS_BY_OWNER: Final = "by_owner"
+JOBS_BY_OWNER_SORT: Final = PARTITION_KEY

@@ -1,0 +1,270 @@
+"""Ids, buckets and keys: the only place where a key is made or parsed.
+
+An id is 26 characters of Crockford's base 32 (130 bits): 48 bits of milliseconds since 1970,
+12 bits of shard, 70 bits of hash. So an id says which bucket its row lies in, ids sort by
+time as text, and the id itself is the sort key.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NewType
+
+from lamplighter.core.errors import Rejected
+from lamplighter.core.limits import MAX_SHARDS
+
+ExecutionId = NewType("ExecutionId", str)
+JobId = NewType("JobId", str)
+Position = NewType("Position", str)
+"""A place in the one order of all rows, by time, then shard, then hash: a sort key."""
+Minute = NewType("Minute", int)
+"""Minutes since 1970, UTC: what a bucket is named by."""
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_VALUE: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
+_LENGTH: Final = 26
+# Two letters at a time: ids are made and read for every row that is dispatched.
+_PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+_SHIFTS: Final = tuple(range(5 * (_LENGTH - 2), -1, -10))
+_MS_BITS: Final = 48
+_SHARD_BITS: Final = 12
+_HASH_BITS: Final = 70
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+_EXECUTION: Final = "ex_"
+_RECURRING: Final = "job_"
+_ONE_OFF: Final = "one_"
+
+OWNER_SUFFIXES: Final = 4
+"""How many index partitions one owner's rows are spread over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a 26-character id body says: when, in which shard, and which of those."""
+
+    at: datetime
+    shard: int
+    hash: int
+
+
+def to_ms(instant: datetime) -> int:
+    """Whole milliseconds since 1970; a naive instant is a bug and raises TypeError."""
+    return (instant - _EPOCH) // _MILLISECOND
+
+
+def from_ms(ms: int) -> datetime:
+    """The aware UTC instant of whole milliseconds since 1970."""
+    return _EPOCH + ms * _MILLISECOND
+
+
+def hash_of(*parts: str | int) -> int:
+    """70 bits that depend on every part and on their order, the same on every machine."""
+    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+    return int.from_bytes(digest[:9], "big") >> 2
+
+
+def shard_of(hash_bits: int, shards: int) -> int:
+    """The shard, 0 … shards − 1, that a hash falls in."""
+    return hash_bits % shards
+
+
+def encode(at_ms: int, shard: int, hash_bits: int) -> Position:
+    """The 26-character body of an id; it sorts as (at_ms, shard, hash) does."""
+    if not (0 <= at_ms < 1 << _MS_BITS and 0 <= shard < MAX_SHARDS):
+        raise ValueError(f"no id holds {at_ms} ms, shard {shard}")
+    number = (at_ms << _SHARD_BITS | shard) << _HASH_BITS | hash_bits
+    return Position("".join(_PAIRS[number >> shift & 1023] for shift in _SHIFTS))
+
+
+def decode(body: str) -> Place:
+    """The inverse of `encode`; raises ValueError for anything it would not have made."""
+    if len(body) != _LENGTH or not set(body) <= _VALUE.keys():
+        raise ValueError(f"not an id body: {body[:40]!r}")
+    number = 0
+    for letter in body:
+        number = number << 5 | _VALUE[letter]
+    hash_bits = number & (1 << _HASH_BITS) - 1
+    shard = number >> _HASH_BITS & MAX_SHARDS - 1
+    try:
+        at = from_ms(number >> _HASH_BITS + _SHARD_BITS)
+    except OverflowError:
+        # 48 bits of milliseconds reach past the year 9999: anyone may send such an id.
+        raise ValueError(f"not an id body: {body!r}") from None
+    return Place(at=at, shard=shard, hash=hash_bits)
+
+
+def before(instant: datetime) -> Position:
+    """The position just before every row of this instant."""
+    return Position(encode(max(0, to_ms(instant)), 0, 0)[:-1])
+
+
+def through(instant: datetime) -> Position:
+    """The position just after every row of this instant."""
+    return before(instant + _MILLISECOND)
+
+
+def instant_of(position: Position) -> datetime:
+    """The instant a position lies at; for what `through` made, the millisecond after."""
+    return decode(position.ljust(_LENGTH, _ALPHABET[0])).at
+
+
+def execution_id(run_at: datetime, shard: int, hash_bits: int) -> ExecutionId:
+    """An execution's id; its row lies at run_at's minute, in this shard."""
+    return ExecutionId(_EXECUTION + encode(to_ms(run_at), shard, hash_bits))
+
+
+def occurrence_id(job_id: JobId, scheduled_for: datetime, run_at: datetime) -> ExecutionId:
+    """The id of a recurring job's occurrence: planning it twice makes the same one."""
+    hash_bits = hash_of("occurrence", job_id, to_ms(scheduled_for))
+    return execution_id(run_at, place_of(job_id).shard, hash_bits)
+
+
+def recurring_job_id(created_at: datetime, shard: int, hash_bits: int) -> JobId:
+    """A recurring job's id, which keeps the shard of all its occurrences."""
+    return JobId(_RECURRING + encode(to_ms(created_at), shard, hash_bits))
+
+
+def one_off_job_id(execution: ExecutionId) -> JobId:
+    """The id of the one-off job whose definition lies in this execution's row."""
+    return JobId(_ONE_OFF + body_of(execution))
+
+
+def execution_of(job_id: JobId) -> ExecutionId | None:
+    """The one execution of a one-off job; None for a recurring one."""
+    return ExecutionId(_EXECUTION + body_of(job_id)) if job_id.startswith(_ONE_OFF) else None
+
+
+def execution_at(position: Position) -> ExecutionId:
+    """The execution whose row lies at a position."""
+    return ExecutionId(_EXECUTION + position)
+
+
+def body_of(id: ExecutionId | JobId) -> Position:
+    """The id without its prefix: for an execution, its row's sort key."""
+    return Position(id.partition("_")[2])
+
+
+def place_of(id: ExecutionId | JobId) -> Place:
+    """When and in which shard the thing with this id lies."""
+    return decode(body_of(id))
+
+
+def parse_execution_id(text: str) -> ExecutionId:
+    """The id, or Rejected: never a read for what cannot exist."""
+    return ExecutionId(_parse(text, "execution_id", (_EXECUTION,)))
+
+
+def parse_job_id(text: str) -> JobId:
+    """The id of a recurring or one-off job, or Rejected."""
+    return JobId(_parse(text, "job_id", (_RECURRING, _ONE_OFF)))
+
+
+def _parse(text: str, field: str, prefixes: tuple[str, ...]) -> str:
+    prefix = next((known for known in prefixes if text.startswith(known)), None)
+    try:
+        decode(text.removeprefix(prefix) if prefix else "")
+    except ValueError:
+        raise Rejected(field=field, value=text, reason="not an id of this kind") from None
+    return text
+
+
+def minute_of(instant: datetime) -> Minute:
+    """The bucket minute that an instant falls in."""
+    return Minute(to_ms(instant) // 60_000)
+
+
+def start_of(minute: Minute) -> datetime:
+    """The first instant of a bucket minute."""
+    return from_ms(minute * 60_000)
+
+
+def minutes_between(after: Position, until: Position) -> Iterator[Minute]:
+    """Each bucket minute that holds a position in (after, until], in order."""
+    first, last = minute_of(instant_of(after)), minute_of(instant_of(until))
+    return (Minute(minute) for minute in range(first, last + 1))
+
+
+def bucket_key(minute: Minute, shard: int) -> str:
+    """The partition key of one shard of one minute: `2026-07-12T02:05#07f`."""
+    return f"{start_of(minute):%Y-%m-%dT%H:%M}#{shard:03x}"
+
+
+def parse_bucket_key(key: str) -> tuple[Minute, int]:
+    """The inverse of `bucket_key`; raises ValueError for anything else."""
+    text, _, shard = key.partition("#")
+    minute = minute_of(datetime.strptime(text, "%Y-%m-%dT%H:%M").replace(tzinfo=UTC))
+    return minute, int(shard, 16)
+
+
+def row_key(position: Position) -> tuple[str, str]:
+    """(partition key, sort key) of the row at a position."""
+    place = decode(position)
+    return bucket_key(minute_of(place.at), place.shard), position
+
+
+def retry_position(execution: ExecutionId, attempt: int, at: datetime) -> Position:
+    """Where the pointer that arms one far retry lies; made twice, it is the same row."""
+    return encode(to_ms(at), place_of(execution).shard, hash_of("retry", execution, attempt))
+
+
+def check_position(execution: ExecutionId, at: datetime) -> Position:
+    """Where the pointer that has an execution looked at again lies; one a minute at most."""
+    at = start_of(minute_of(at))
+    return encode(to_ms(at), place_of(execution).shard, hash_of("check", execution))
+
+
+def payload_key(id: JobId, version: int) -> tuple[str, str]:
+    """(partition key, sort key) of a payload that is an item of its own."""
+    return f"payload#{id}", f"{version:08d}"
+
+
+def job_key(job_id: JobId) -> tuple[str, str]:
+    """(partition key, sort key) of a job's current definition."""
+    return job_id, "job"
+
+
+def idempotency_key(owner: str, key: str) -> tuple[str, str]:
+    """(partition key, sort key) of an owner's idempotency key; no two owners share one."""
+    return f"key#{hash_of('key', owner, key):018x}#{hash_of(key, owner):018x}", "key"
+
+
+def owner_key(owner: str, suffix: int) -> str:
+    """One of an owner's index partitions, suffix 0 … OWNER_SUFFIXES − 1."""
+    return f"{owner}#{suffix:x}"
+
+
+def owner_keys(owner: str) -> Sequence[str]:
+    """All of an owner's index partitions."""
+    return [owner_key(owner, suffix) for suffix in range(OWNER_SUFFIXES)]
+
+
+def owner_key_of(owner: str, id: ExecutionId | JobId) -> str:
+    """The index partition that a row of this owner belongs to."""
+    return owner_key(owner, place_of(id).hash % OWNER_SUFFIXES)
+
+
+def owner_of(key: str) -> str:
+    """The owner whose index partition this is: the inverse of `owner_key`."""
+    return key.rpartition("#")[0]
+
+
+def execution_id_at(position: Position) -> ExecutionId:
+    """The id of the execution whose row lies at this position: the inverse of `body_of`."""
+    return ExecutionId(_EXECUTION + position)
+
+
+def job_id_at(position: Position) -> JobId:
+    """Where a position lies in the order of recurring jobs' ids, by time of creation."""
+    return JobId(_RECURRING + position)
+
+
+def partition_key(partition: int, work: str) -> tuple[str, str]:
+    """(partition key, sort key) of a partition's control item for one kind of work."""
+    return f"partition#{partition:04d}", work
+
+
+LAYOUT_KEY: Final = ("layout", "current")

@@ -1,0 +1,135 @@
+"""The errors, as a tree of what the caller should do about them.
+
+LamplighterError
+├── Rejected            their request is wrong: tell them which field and value (4xx)
+├── NotFound            there is no such thing, or it is somebody else's (404)
+├── Conflict            their request is fine, the state is against it (409, 422)
+├── Race                somebody else was first: drop what you hold, count it
+│   ├── LostClaim       the token no longer owns the execution
+│   ├── LostLease       the epoch no longer owns the partition
+│   ├── VersionMoved    the job was edited since it was read: read it and decide again
+│   └── IllegalTransition
+├── Unavailable         a service did not answer, or the write's fate is unknown: try again
+└── TaskError           raised by a task's handler to say what its failure means
+    ├── Permanent       never retried
+    ├── Retryable       retried by the job's policy; so is any other exception
+    └── RateLimited     retried no earlier than the other side asked
+
+Anything else is a bug and is not caught.
+"""
+
+from datetime import timedelta
+
+_SHOWN_CHARS = 80
+_YEAR_S = 366 * 86_400.0
+
+
+def shown(value: object) -> str:
+    """A value as an error message may quote it: `repr`, cut to 80 characters."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+
+
+class LamplighterError(Exception):
+    """The root; never raised itself."""
+
+
+class Rejected(LamplighterError):
+    """A request that cannot be accepted as it is, with the field and the value at fault."""
+
+    def __init__(self, *, field: str, value: object, reason: str) -> None:
+        super().__init__(f"{field}: {reason} (got {shown(value)})")
+        self.field = field
+        self.value = value
+        self.reason = reason
+
+
+class NotFound(LamplighterError):
+    """No such thing for this owner; somebody else's looks exactly the same."""
+
+    def __init__(self, *, kind: str, id: str) -> None:
+        super().__init__(f"no {kind} {shown(id)}")
+        self.kind = kind
+        self.id = id
+
+
+class Conflict(LamplighterError):
+    """The request meets a state that does not allow it; `reason` says which."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class KeyReused(Conflict):
+    """An idempotency key came back with another body."""
+
+
+class Race(LamplighterError):
+    """Another caller was first; nothing was written."""
+
+
+class LostClaim(Race):
+    """The execution is no longer ours: its token has changed, or it has ended."""
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"execution {execution_id} is no longer held by this token")
+        self.execution_id = execution_id
+
+
+class LostLease(Race):
+    """The partition has gone to an owner with a higher epoch."""
+
+    def __init__(self, *, partition: int, epoch: int) -> None:
+        super().__init__(f"partition {partition} is no longer held at epoch {epoch}")
+        self.partition = partition
+        self.epoch = epoch
+
+
+class VersionMoved(Race):
+    """The job has another version than the one the decision was made on."""
+
+    def __init__(self, *, job_id: str, version: int) -> None:
+        super().__init__(f"job {job_id} is no longer at version {version}")
+        self.job_id = job_id
+        self.version = version
+
+
+class IllegalTransition(Race):
+    """The lifecycle has no such step; the row has moved on."""
+
+    def __init__(self, *, state: str, event: str) -> None:
+        super().__init__(f"{state} does not take {event}")
+        self.state = state
+        self.event = event
+
+
+class Unavailable(LamplighterError):
+    """A service did not answer; whether a write took effect is unknown until it is read."""
+
+
+class TaskError(Exception):
+    """What a handler raises to classify its own failure."""
+
+
+class Permanent(TaskError):
+    """Trying again cannot help: the execution ends FAILED at once."""
+
+
+class Retryable(TaskError):
+    """Trying again may help: the retry policy decides."""
+
+
+class RateLimited(TaskError):
+    """The other side asked us to wait; the retry comes no earlier than that.
+
+    `retry_after` is a duration, or seconds as a `Retry-After` header gives them: what is not a
+    number of seconds up to a year counts as the nearest one that is.
+    """
+
+    def __init__(self, message: str = "rate limited", *, retry_after: timedelta | float) -> None:
+        super().__init__(message)
+        if not isinstance(retry_after, timedelta):
+            # In this order, so that a NaN, which compares false with everything, is no wait.
+            retry_after = timedelta(seconds=min(max(0.0, retry_after), _YEAR_S))
+        self.retry_after = retry_after

@@ -1,0 +1,19 @@
+"""The ports in memory, with a virtual clock: for tests, the simulator, and users' own tests."""
+
+from lamplighter.memory.clock import SeededChance, VirtualClock
+from lamplighter.memory.queue import MemoryQueue
+from lamplighter.memory.stores import MemoryControl, MemoryExecutions, MemoryJobs, Tables
+from lamplighter.memory.telemetry import Counts
+from lamplighter.memory.world import MemoryWorld
+
+__all__ = [
+    "Counts",
+    "MemoryControl",
+    "MemoryExecutions",
+    "MemoryJobs",
+    "MemoryQueue",
+    "MemoryWorld",
+    "SeededChance",
+    "Tables",
+    "VirtualClock",
+]

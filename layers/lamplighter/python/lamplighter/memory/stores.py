@@ -1,0 +1,361 @@
+"""The durable ports in memory: the same contract, one lock, no network."""
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Minute,
+    Position,
+    body_of,
+    decode,
+    execution_at,
+    minute_of,
+)
+from lamplighter.core.errors import LostClaim, LostLease, VersionMoved
+from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
+from lamplighter.core.lifecycle import NEEDS_ATTENTION, Event, State, sources_of
+from lamplighter.core.model import (
+    Execution,
+    Job,
+    JobStatus,
+    Owner,
+    Payload,
+    Pointer,
+    Token,
+)
+from lamplighter.core.outcome import taken_over
+from lamplighter.ports import KeyRecord, Page, Refusal
+
+_FRESH = sources_of(Event.CLAIM) - {State.RUNNING}
+
+
+@dataclass(kw_only=True)
+class Tables:
+    """What the stores of one world share: all rows, and one lock over them."""
+
+    executions: dict[ExecutionId, Execution] = field(default_factory=dict)
+    pointers: dict[Position, Pointer] = field(default_factory=dict)
+    payloads: dict[tuple[JobId, int], str] = field(default_factory=dict)
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    keys: dict[tuple[Owner, str], KeyRecord] = field(default_factory=dict)
+    leases: dict[Work, "_Lease"] = field(default_factory=dict)
+    layout: Layout | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    buckets: dict[tuple[Minute, int], set[Position]] = field(default_factory=dict)
+    """Which positions each shard of a minute holds, as a partition of the table does."""
+
+    def make(self, row: Execution) -> Execution:
+        """The row as it is; this one when there was none."""
+        self._place(body_of(row.id))
+        return self.executions.setdefault(row.id, _as_stored(row))
+
+    def point(self, pointer: Pointer) -> None:
+        """Make a pointer unless it exists."""
+        self._place(pointer.position)
+        self.pointers.setdefault(pointer.position, pointer)
+
+    def at(self, position: Position) -> Execution | Pointer:
+        """The row at a position."""
+        return self.pointers.get(position) or self.executions[execution_at(position)]
+
+    def _place(self, position: Position) -> None:
+        place = decode(position)
+        self.buckets.setdefault((minute_of(place.at), place.shard), set()).add(position)
+
+    def check_version(self, row: Execution, version: int | None) -> None:
+        """Raise VersionMoved when a version is asked for and the job has another."""
+        if version is None:
+            return
+        job = self.jobs.get(row.job_id)
+        if job is None or job.version != version:
+            raise VersionMoved(job_id=row.job_id, version=version)
+
+
+class MemoryExecutions:
+    """`ports.Executions` over a dictionary."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def put(self, rows: Sequence[Execution]) -> Sequence[Execution]:
+        with self._tables.lock:
+            return [self._tables.make(row) for row in rows]
+
+    def point(self, pointers: Sequence[Pointer]) -> None:
+        with self._tables.lock:
+            for pointer in pointers:
+                self._tables.point(pointer)
+
+    def get(self, id: ExecutionId) -> Execution | None:
+        with self._tables.lock:
+            return self._tables.executions.get(id)
+
+    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
+        with self._tables.lock:
+            rows = self._tables.executions
+            return {id: rows[id] for id in ids if id in rows}
+
+    def due(
+        self, minute: Minute, shards: Sequence[int], *, after: Position, until: Position, limit: int
+    ) -> Page:
+        with self._tables.lock:
+            found = sorted(
+                position
+                for shard in shards
+                for position in self._tables.buckets.get((minute, shard), ())
+                if after < position <= until
+            )
+            rows = [self._tables.at(position) for position in found[:limit]]
+        return Page(rows=rows, reached=until if len(found) <= limit else found[limit - 1])
+
+    def claim(
+        self,
+        id: ExecutionId,
+        *,
+        attempt: int,
+        token: Token,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Execution | Refusal:
+        with self._tables.lock:
+            row = self._tables.executions.get(id)
+            is_ours = row and row.state in _FRESH and row.attempt == attempt and row.due_at <= now
+            if row is None or not is_ours:
+                return Refusal(found=row)
+            return self._write(
+                _started(row, token=token, worker=worker, now=now, lease_until=lease_until)
+            )
+
+    def take_over(
+        self, holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+    ) -> Execution | Refusal:
+        with self._tables.lock:
+            row = self._tables.executions.get(holder.id)
+            is_silent = (
+                row
+                and row.state is State.RUNNING
+                and (row.token, row.lease_until) == (holder.token, holder.lease_until)
+            )
+            if row is None or not is_silent:
+                return Refusal(found=row)
+            return self._write(
+                _started(
+                    taken_over(row), token=token, worker=worker, now=now, lease_until=lease_until
+                )
+            )
+
+    def extend(self, id: ExecutionId, *, token: Token, lease_until: datetime) -> Execution:
+        with self._tables.lock:
+            return self._write(replace(self._held(id, token), lease_until=lease_until))
+
+    def settle(
+        self, after: Execution, *, token: Token, job_version: int | None = None
+    ) -> Execution:
+        with self._tables.lock:
+            row = self._held(after.id, token)
+            self._tables.check_version(row, job_version)
+            return self._write(replace(after, cancel_requested_at=row.cancel_requested_at))
+
+    def end(
+        self, before: Execution, after: Execution, *, job_version: int | None = None
+    ) -> Execution | Refusal:
+        with self._tables.lock:
+            row = self._tables.executions.get(before.id)
+            if row is None or (row.state, row.attempt) != (before.state, before.attempt):
+                return Refusal(found=row)
+            self._tables.check_version(row, job_version)
+            return self._write(after)
+
+    def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
+        with self._tables.lock:
+            row = self._tables.executions.get(id)
+            if row is None or row.state is not State.RUNNING:
+                return Refusal(found=row)
+            return self._write(replace(row, cancel_requested_at=now))
+
+    def count_undeliverable(self, id: ExecutionId) -> Execution | None:
+        with self._tables.lock:
+            row = self._tables.executions.get(id)
+            return row and self._write(replace(row, undeliverable=row.undeliverable + 1))
+
+    def put_payload(self, id: JobId, payload: Payload, *, kept_until: datetime | None) -> None:
+        if payload.text is None:
+            raise ValueError(f"the payload of {id} has no text to keep")
+        with self._tables.lock:
+            self._tables.payloads.setdefault((id, payload.version), payload.text)
+
+    def get_payload(self, id: JobId, version: int) -> str:
+        with self._tables.lock:
+            return self._tables.payloads[id, version]
+
+    def of_owner(
+        self, owner: Owner, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        with self._tables.lock:
+            rows = [row.id for row in self._tables.executions.values() if row.owner == owner]
+        return _newest(rows, before, limit)
+
+    def needing_attention(
+        self, owner: Owner, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        with self._tables.lock:
+            rows = [
+                row.id
+                for row in self._tables.executions.values()
+                if row.owner == owner and row.state in NEEDS_ATTENTION
+            ]
+        return _newest(rows, before, limit)
+
+    def _held(self, id: ExecutionId, token: Token) -> Execution:
+        row = self._tables.executions.get(id)
+        if row is None or row.state is not State.RUNNING or row.token != token:
+            raise LostClaim(id)
+        return row
+
+    def _write(self, row: Execution) -> Execution:
+        self._tables.executions[row.id] = _as_stored(row)
+        return self._tables.executions[row.id]
+
+
+def _started(
+    row: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+) -> Execution:
+    return replace(
+        row,
+        state=State.RUNNING,
+        token=token,
+        worker=worker,
+        lease_until=lease_until,
+        next_run_at=None,
+        started_at=now,
+        first_started_at=row.first_started_at or now,
+    )
+
+
+def _as_stored(row: Execution) -> Execution:
+    """A row as it is read back: a large payload's text is an item of its own."""
+    if row.spec is None or row.spec.payload.is_inline:
+        return row
+    return replace(row, spec=replace(row.spec, payload=replace(row.spec.payload, text=None)))
+
+
+def _newest(ids: list[ExecutionId], before: Position | None, limit: int) -> Sequence[ExecutionId]:
+    return sorted((id for id in ids if before is None or body_of(id) < before), reverse=True)[
+        :limit
+    ]
+
+
+class MemoryJobs:
+    """`ports.Jobs` over dictionaries; creation is atomic under the tables' lock."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def create(
+        self, *, first: Execution, job: Job | None = None, key: KeyRecord | None = None
+    ) -> KeyRecord | None:
+        with self._tables.lock:
+            if key is not None:
+                known = self._tables.keys.setdefault((key.owner, key.key), key)
+                if known != key:
+                    return known
+            if job is not None:
+                self._tables.jobs.setdefault(job.id, _job_as_stored(job))
+            self._tables.make(first)
+            return None
+
+    def record_of(self, owner: Owner, key: str) -> KeyRecord | None:
+        with self._tables.lock:
+            return self._tables.keys.get((owner, key))
+
+    def get(self, id: JobId) -> Job | None:
+        with self._tables.lock:
+            return self._tables.jobs.get(id)
+
+    def get_many(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
+        with self._tables.lock:
+            return {id: self._tables.jobs[id] for id in ids if id in self._tables.jobs}
+
+    def delete(self, job: Job) -> Job:
+        with self._tables.lock:
+            current = self._tables.jobs.get(job.id)
+            if current is None or current.version != job.version:
+                raise VersionMoved(job_id=job.id, version=job.version)
+            deleted = replace(current, version=job.version + 1, status=JobStatus.DELETED)
+            self._tables.jobs[job.id] = deleted
+            return deleted
+
+    def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:
+        with self._tables.lock:
+            jobs = [
+                job
+                for job in self._tables.jobs.values()
+                if job.owner == owner
+                and job.status is not JobStatus.DELETED
+                and (before is None or body_of(job.id) < before)
+            ]
+        return sorted(jobs, key=lambda job: job.id, reverse=True)[:limit]
+
+
+def _job_as_stored(job: Job) -> Job:
+    if job.spec.payload.is_inline:
+        return job
+    payload = replace(job.spec.payload, text=None)
+    return replace(job, spec=replace(job.spec, payload=payload))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lease:
+    epoch: int
+    until: datetime
+    watermark: Position
+    intent: Intent | None
+
+
+class MemoryControl:
+    """`ports.Control` over a dictionary of leases."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def layout(self, default: Layout) -> Layout:
+        with self._tables.lock:
+            self._tables.layout = self._tables.layout or default
+            return self._tables.layout
+
+    def acquire(
+        self, work: Work, *, owner: str, now: datetime, until: datetime, start: Position
+    ) -> Grant | Held:
+        with self._tables.lock:
+            lease = self._tables.leases.get(work)
+            if lease is not None and lease.until > now:
+                return Held(until=lease.until)
+            if lease is None:
+                lease = _Lease(epoch=0, until=until, watermark=start, intent=None)
+            lease = replace(lease, epoch=lease.epoch + 1, until=until)
+            self._tables.leases[work] = lease
+            return Grant(
+                work=work, epoch=lease.epoch, watermark=lease.watermark, intent=lease.intent
+            )
+
+    def advance(
+        self, grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime
+    ) -> Grant:
+        with self._tables.lock:
+            lease = self._tables.leases.get(grant.work)
+            if lease is None or lease.epoch != grant.epoch:
+                raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
+            self._tables.leases[grant.work] = replace(
+                lease, until=until, watermark=watermark, intent=intent
+            )
+            return replace(grant, watermark=watermark, intent=intent)
+
+    def watermarks(self, works: Collection[Work]) -> Mapping[Work, Position]:
+        with self._tables.lock:
+            leases = self._tables.leases
+            return {work: leases[work].watermark for work in works if work in leases}

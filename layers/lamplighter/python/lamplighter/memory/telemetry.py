@@ -1,0 +1,67 @@
+"""Telemetry that counts: what a test or a simulation asks what happened."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.model import Execution
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """`ports.Telemetry`: how often each thing happened, and every start's lateness."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    lateness: list[timedelta] = field(default_factory=list)
+    finishes: list[Execution] = field(default_factory=list)
+
+    def ticked(self) -> None:
+        self.events["ticked"] += 1
+
+    def created(self, *, queue: str, directly: bool) -> None:
+        self.events["created"] += 1
+
+    def dispatched(self, *, partition: int, sent: int, pages: int, age: timedelta) -> None:
+        self.events["dispatched"] += sent
+
+    def swept(self, *, partition: int, rows: int) -> None:
+        self.events["swept"] += rows
+
+    def lost_lease(self, *, partition: int) -> None:
+        self.events["lost_lease"] += 1
+
+    def started(self, execution: Execution, *, lateness: timedelta) -> None:
+        self.events["started"] += 1
+        self.lateness.append(lateness)
+
+    def finished(self, execution: Execution) -> None:
+        self.events[f"finished {execution.state}"] += 1
+        self.finishes.append(execution)
+
+    def claim_lost(self, id: ExecutionId, *, reason: str) -> None:
+        self.events["claim_lost"] += 1
+
+    def late_result_refused(self, id: ExecutionId) -> None:
+        self.events["late_result_refused"] += 1
+
+    def taken_over(self, execution: Execution) -> None:
+        self.events["taken_over"] += 1
+
+    def recovered(self, execution: Execution, *, reason: str) -> None:
+        self.events["recovered"] += 1
+
+    def undeliverable(self, id: ExecutionId, *, count: int) -> None:
+        self.events["undeliverable"] += 1
+
+    def unreadable(self, *, queue: str, body: str) -> None:
+        self.events["unreadable"] += 1
+
+    def broke(self, id: str, error: Exception) -> None:
+        self.events[f"broke {type(error).__name__}"] += 1
+
+    def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
+        self.events["gave_back"] += 1
+
+    def hung(self, execution: Execution) -> None:
+        self.events["hung"] += 1

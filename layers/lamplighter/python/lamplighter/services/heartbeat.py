@@ -1,0 +1,110 @@
+"""Keeping what runs: extend its lease and its message, and tell the handler when to stop."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from lamplighter.core.errors import LostClaim, Unavailable
+from lamplighter.core.limits import BEAT_EVERY, TAKE_OVER_GRACE, WORKER_LEASE
+from lamplighter.ports import Ports
+from lamplighter.services.execute import Claimed
+
+_BEAT_S = BEAT_EVERY.total_seconds()
+_HELD_S = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
+
+
+class Stop(StrEnum):
+    """Why a handler is asked to stop."""
+
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    LOST_LEASE = "lost_lease"
+
+
+class Handling(Protocol):
+    """One call of a handler, as the heartbeat sees it."""
+
+    def stop(self, why: Stop) -> None:
+        """Ask the handler to stop; the first reason stays. Called from another thread."""
+        ...
+
+
+@dataclass
+class _Watched:
+    claimed: Claimed
+    handling: Handling
+    next_beat: float
+    held_until: float
+    """Monotonic: five seconds before the lease ends, unless a beat succeeds before."""
+    timeout_at: float
+
+
+class Heartbeats:
+    """The executions of one process. `tick` is called about twice a second by one thread.
+
+    A job that ends within ten seconds never beats. A beat that is refused, and a lease that
+    is about to end because no beat got through, stop the handler; so do its time-out and a
+    cancel that the beat finds requested (P9).
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._watched: dict[str, _Watched] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watch(self, claimed: Claimed, handling: Handling) -> Iterator[None]:
+        """Keep the execution's lease for as long as the block runs."""
+        start = claimed.claimed_at
+        watched = _Watched(
+            claimed=claimed,
+            handling=handling,
+            next_beat=start + _BEAT_S,
+            held_until=start + _HELD_S,
+            timeout_at=self._ports.clock.monotonic() + claimed.spec.timeout.total_seconds(),
+        )
+        with self._lock:
+            self._watched[claimed.token] = watched
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watched.pop(claimed.token, None)
+
+    def tick(self) -> None:
+        """Beat for whatever is due for it, and stop whatever is over its time."""
+        with self._lock:
+            watched = [*self._watched.values()]
+        for one in watched:
+            self._check(one)
+
+    def _check(self, one: _Watched) -> None:
+        now = self._ports.clock.monotonic()
+        if now >= one.timeout_at:
+            one.handling.stop(Stop.TIMEOUT)
+        if now >= one.next_beat:
+            self._beat(one, now)
+        if now >= one.held_until:
+            one.handling.stop(Stop.LOST_LEASE)
+
+    def _beat(self, one: _Watched, now: float) -> None:
+        claimed = one.claimed
+        lease_until = self._ports.clock.now() + WORKER_LEASE
+        try:
+            row = self._ports.executions.extend(
+                claimed.execution.id, token=claimed.token, lease_until=lease_until
+            )
+            self._ports.queue.hide([claimed.received], WORKER_LEASE)
+        except LostClaim:
+            one.handling.stop(Stop.LOST_LEASE)
+            one.next_beat = float("inf")
+            return
+        except Unavailable:
+            # The next tick tries again, until the lease itself is about to end.
+            return
+        one.next_beat, one.held_until = now + _BEAT_S, now + _HELD_S
+        if row.cancel_requested_at is not None:
+            one.handling.stop(Stop.CANCELLED)

@@ -1,0 +1,334 @@
+"""The read side: what callers see of their own jobs and executions.
+
+Somebody else's thing is NotFound, exactly as one that never was. One thing is read strongly
+consistent, so that what was just created is there; lists and histories are eventual.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Generic, TypeVar
+
+from lamplighter.core import limits
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    body_of,
+    execution_of,
+    one_off_job_id,
+    place_of,
+)
+from lamplighter.core.errors import NotFound
+from lamplighter.core.lease import Kind, Work
+from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
+from lamplighter.core.model import Attempt, Execution, Job, Owner, Spec, Trigger
+from lamplighter.core.status import Status, status_of
+from lamplighter.core.timing import line
+from lamplighter.ports import Ports
+from lamplighter.services import slots
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """An execution as its owner sees it."""
+
+    row: Execution
+    status: Status
+    payload: str | None = None
+    """JSON text; None in lists, which fetch nothing that lies outside the row."""
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """The tries that have ended, the latest 20, then the one under way."""
+        row = self.row
+        if row.state is not State.RUNNING or row.started_at is None or row.worker is None:
+            return row.attempts
+        under_way = Attempt(
+            number=row.attempts[-1].number + 1 if row.attempts else 1,
+            started_at=row.started_at,
+            finished_at=None,
+            worker=row.worker,
+            state=State.RUNNING,
+        )
+        return (*row.attempts, under_way)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurring:
+    """A recurring job's definition and its first slot after now."""
+
+    job: Job
+    next_run_at: datetime | None
+    """None once it makes no more."""
+    payload: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOff:
+    """A one-off job: its definition lies in its one execution."""
+
+    execution: Seen
+
+
+Definition = Recurring | OneOff
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """A job with its latest executions, newest first."""
+
+    definition: Definition
+    executions: Sequence[Seen]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A filter: what is empty or None lets everything through."""
+
+    statuses: frozenset[Status] = frozenset()
+    task: str | None = None
+    queue: str | None = None
+
+    def is_for(self, of: Spec | Execution) -> bool:
+        """Whether the task and the queue are the wanted ones."""
+        return self.task in {None, of.task} and self.queue in {None, of.queue}
+
+    def admits(self, seen: Seen) -> bool:
+        """Whether an execution is wanted: by the status that it is shown with."""
+        return self.is_for(seen.row) and (not self.statuses or seen.status in self.statuses)
+
+
+Item = TypeVar("Item")
+Id = TypeVar("Id", bound=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Generic[Item, Id]):
+    """A page; it may be short, even empty, although `next` says that there is more."""
+
+    items: Sequence[Item]
+    next: Id | None
+    """The last id that was looked at, from which the following page goes on; None: the end."""
+
+
+Executions = Listing[Seen, ExecutionId]
+Definitions = Listing[Definition, JobId]
+Source = Callable[[Id | None, int], Sequence[tuple[Id, Item | None]]]
+"""What comes after an id, newest first, at most so many (fewer: there are no more); None in
+place of what is not wanted."""
+
+
+def execution(ports: Ports, owner: Owner, id: ExecutionId) -> Seen:
+    """One execution with its payload; raises NotFound."""
+    row = ports.executions.get(id)
+    if row is None or row.owner != owner:
+        raise NotFound(kind="execution", id=id)
+    spec = row.spec
+    if spec is None:
+        definition = ports.jobs.get(row.job_id)
+        spec = definition.spec if definition else None
+    return _with_payload(ports, row, spec)
+
+
+def job(ports: Ports, owner: Owner, id: JobId) -> Detail:
+    """One job with its payload and its latest executions; raises NotFound."""
+    if execution_of(id) is not None:
+        row = one_off_row(ports, owner, id)
+        seen = _with_payload(ports, row, row.spec)
+        return Detail(definition=OneOff(execution=seen), executions=[seen])
+    found = recurring_job(ports, owner, id)
+    recent = _page(
+        _occurrences(ports, found, Wanted()),
+        after=None,
+        limit=limits.RECENT_EXECUTIONS,
+        batch=limits.RECENT_EXECUTIONS + 1,
+        reads=limits.DYNAMODB_BATCH_GET,
+    )
+    definition = replace(_recurring(ports, found), payload=_payload(ports, id, found.spec))
+    return Detail(definition=definition, executions=recent.items)
+
+
+def one_off_row(ports: Ports, owner: Owner, id: JobId) -> Execution:
+    """The row of a one-off job of this owner; raises NotFound."""
+    execution_id = execution_of(id)
+    row = ports.executions.get(execution_id) if execution_id else None
+    # The row of a recurring job's occurrence has its job's id: no one-off goes by its place.
+    if row is None or row.owner != owner or row.job_id != id:
+        raise NotFound(kind="job", id=id)
+    return row
+
+
+def recurring_job(ports: Ports, owner: Owner, id: JobId) -> Job:
+    """A recurring job of this owner, a deleted one too; raises NotFound."""
+    found = ports.jobs.get(id)
+    if found is None or found.owner != owner:
+        raise NotFound(kind="job", id=id)
+    return found
+
+
+def executions(
+    ports: Ports, owner: Owner, wanted: Wanted, *, after: ExecutionId | None, limit: int
+) -> Executions:
+    """An owner's executions, latest run_at first."""
+    source = _rows(ports, owner, wanted)
+    return _page(source, after=after, limit=limit, batch=_batch(wanted, limit))
+
+
+def executions_of(
+    ports: Ports, owner: Owner, id: JobId, wanted: Wanted, *, after: ExecutionId | None, limit: int
+) -> Executions:
+    """A job's executions, latest slot first; raises NotFound."""
+    if execution_of(id) is not None:
+        seen = _seen(ports, [one_off_row(ports, owner, id)])
+        return Listing(items=[one for one in seen if wanted.admits(one) and not after], next=None)
+    source = _occurrences(ports, recurring_job(ports, owner, id), wanted)
+    return _page(source, after=after, limit=limit, batch=_batch(wanted, limit))
+
+
+def jobs(
+    ports: Ports, owner: Owner, wanted: Wanted, *, after: JobId | None, limit: int
+) -> Definitions:
+    """An owner's definitions: the recurring ones, newest first, then the one-offs by run_at.
+
+    Deleted ones are left out. Of the filter, the statuses do not matter.
+    """
+    wanted = replace(wanted, statuses=frozenset())
+    if after is not None and execution_of(after) is not None:
+        return _one_off_jobs(ports, owner, wanted, after=after, limit=limit)
+    source = _recurring_jobs(ports, owner, wanted)
+    page: Definitions = _page(source, after=after, limit=limit, batch=_batch(wanted, limit))
+    if page.next is not None:
+        return page
+    rest = limit - len(page.items)
+    if not rest and isinstance(last := page.items[-1], Recurring):
+        return replace(page, next=last.job.id)
+    one_offs = _one_off_jobs(ports, owner, wanted, after=None, limit=rest)
+    return Listing(items=[*page.items, *one_offs.items], next=one_offs.next)
+
+
+def _page(
+    source: Source[Id, Item],
+    *,
+    after: Id | None,
+    limit: int,
+    batch: int,
+    reads: int = limits.LIST_MAX_READS,
+) -> Listing[Item, Id]:
+    """At most `limit` items, found by looking at no more than `reads`."""
+    items: list[Item] = []
+    for _ in range(reads // batch):
+        found = source(after, batch)
+        for count, (id, item) in enumerate(found, start=1):
+            after = id
+            items += [] if item is None else [item]
+            if len(items) == limit and (count < len(found) or len(found) == batch):
+                return Listing(items=items, next=after)
+        if len(found) < batch:
+            return Listing(items=items, next=None)
+    return Listing(items=items, next=after)
+
+
+def _batch(wanted: Wanted, limit: int) -> int:
+    # One more than the page tells whether there is another; a filter may pass few of many.
+    return limit + 1 if wanted == Wanted() else limits.DYNAMODB_BATCH_GET
+
+
+def _rows(ports: Ports, owner: Owner, wanted: Wanted) -> Source[ExecutionId, Seen]:
+    in_trouble = bool(wanted.statuses) and wanted.statuses <= NEEDS_ATTENTION
+    index = ports.executions.needing_attention if in_trouble else ports.executions.of_owner
+
+    def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
+        ids = index(owner, before=body_of(after) if after else None, limit=limit)
+        return _admitted(ports, ids, wanted)
+
+    return source
+
+
+def _occurrences(ports: Ports, of: Job, wanted: Wanted) -> Source[ExecutionId, Seen]:
+    """The rows of a recurring job's slots, by their computed ids (no index holds them)."""
+
+    def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
+        now = ports.clock.now()
+        before = place_of(after).at if after else None
+        newest = islice(slots.newest_first(of, now=now, before=before), limit)
+        ids = [of.occurrence(slot, now=now, sent_directly=False).id for slot in newest]
+        return _admitted(ports, ids, wanted)
+
+    return source
+
+
+def _recurring_jobs(ports: Ports, owner: Owner, wanted: Wanted) -> Source[JobId, Definition]:
+    def source(after: JobId | None, limit: int) -> Sequence[tuple[JobId, Definition | None]]:
+        before = body_of(after) if after else None
+        found = ports.jobs.of_owner(owner, before=before, limit=limit)
+        return [
+            (job.id, _recurring(ports, job) if wanted.is_for(job.spec) else None) for job in found
+        ]
+
+    return source
+
+
+def _one_off_jobs(
+    ports: Ports, owner: Owner, wanted: Wanted, *, after: JobId | None, limit: int
+) -> Definitions:
+    rows = _rows(ports, owner, wanted)
+
+    def source(after: JobId | None, limit: int) -> Sequence[tuple[JobId, Definition | None]]:
+        found = rows(execution_of(after) if after else None, limit)
+        return [(one_off_job_id(id), _one_off(seen)) for id, seen in found]
+
+    return _page(source, after=after, limit=limit, batch=limits.DYNAMODB_BATCH_GET)
+
+
+def _one_off(seen: Seen | None) -> OneOff | None:
+    is_one_off = seen is not None and seen.row.trigger is Trigger.ONE_OFF
+    return OneOff(execution=seen) if seen and is_one_off else None
+
+
+def _admitted(
+    ports: Ports, ids: Sequence[ExecutionId], wanted: Wanted
+) -> Sequence[tuple[ExecutionId, Seen | None]]:
+    rows = ports.executions.get_many(ids)
+    seen = {one.row.id: one for one in _seen(ports, [*rows.values()]) if wanted.admits(one)}
+    return [(id, seen.get(id)) for id in ids]
+
+
+def _seen(ports: Ports, rows: Sequence[Execution]) -> Sequence[Seen]:
+    dispatched = _dispatched(ports, rows)
+    return [Seen(row=row, status=status_of(row, dispatched=dispatched.get(row.id))) for row in rows]
+
+
+def _dispatched(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId, Position]:
+    """How far dispatch has come in each row's partition, for the rows that it matters to."""
+    end = line(ports.clock.now())
+    asked = [
+        row.id
+        for row in rows
+        if row.state is State.SCHEDULED and not row.sent_directly and row.run_at <= end
+    ]
+    if not asked:
+        return {}
+    layout = ports.layout()
+    works = {
+        id: Work(partition=layout.partition_of(place_of(id).shard), kind=Kind.DISPATCH)
+        for id in asked
+    }
+    reached = ports.control.watermarks({*works.values()})
+    return {id: reached[work] for id, work in works.items() if work in reached}
+
+
+def _recurring(ports: Ports, job: Job) -> Recurring:
+    return Recurring(job=job, next_run_at=job.next_after(ports.clock.now()))
+
+
+def _with_payload(ports: Ports, row: Execution, spec: Spec | None) -> Seen:
+    (seen,) = _seen(ports, [row])
+    return replace(seen, payload=_payload(ports, row.job_id, spec) if spec else None)
+
+
+def _payload(ports: Ports, id: JobId, spec: Spec) -> str:
+    if spec.payload.text is not None:
+        return spec.payload.text
+    return ports.executions.get_payload(id, spec.payload.version)

@@ -1,0 +1,208 @@
+"""Accepting a job: durable before the answer, sent at once when it is due soon."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from lamplighter.core import limits
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    execution_id,
+    execution_of,
+    from_ms,
+    one_off_job_id,
+    recurring_job_id,
+    shard_of,
+    to_ms,
+)
+from lamplighter.core.errors import KeyReused, Rejected
+from lamplighter.core.lifecycle import State
+from lamplighter.core.model import (
+    Execution,
+    Job,
+    JobStatus,
+    MisfirePolicy,
+    Owner,
+    Payload,
+    Spec,
+    Trigger,
+)
+from lamplighter.core.schedule import Schedule
+from lamplighter.core.timing import is_inside
+from lamplighter.ports import KeyRecord, Ports
+from lamplighter.services import timers
+
+ScheduleMaker = Callable[[JobId, datetime], Schedule]
+"""Makes a schedule once the job's id (its seed) and its creation (its anchor) are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """What a caller asks for: a spec, and either a schedule or one instant (None: now)."""
+
+    owner: Owner
+    spec: Spec
+    run_at: datetime | None = None
+    schedule: ScheduleMaker | None = None
+    misfire: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    name: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdempotencyKey:
+    """The caller's key, the digest of the body that it came with, and how to answer.
+
+    `render` makes the JSON text that is kept with the key and given again.
+    """
+
+    key: str
+    fingerprint: str
+    render: Callable[["Created"], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Created:
+    """A job that is durable: its id, its definition, and its first execution."""
+
+    job_id: JobId
+    job: Job | None
+    """None for a one-off: its definition lies in its execution."""
+    first: Execution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """The key was used before, with the same body: the first answer, again."""
+
+    answer: str
+
+
+def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Created | Replayed:
+    """Make a job and its first execution; when this returns, it will run.
+
+    Raises Rejected for what can never run, KeyReused when the key came with another body
+    before, Unavailable when a service did not answer: then the job may exist, and only a key
+    lets the caller ask again without making two. A crash after the write leaves a row that
+    dispatch or, when it was due soon, the sweep sends.
+    """
+    if key is not None and (known := ports.jobs.record_of(new.owner, key.key)):
+        return _replay(ports, known, key)
+    now = _whole_ms(ports.clock.now())
+    created = _recurring(ports, new, now) if new.schedule else _one_off(ports, new, now)
+    _keep_large_payload(ports, created, new.spec.payload)
+    record = _record(new.owner, key, created, now) if key else None
+    known = ports.jobs.create(first=created.first, job=created.job, key=record)
+    if known is not None and key is not None:
+        return _replay(ports, known, key)
+    look(ports, created.first, created.job)
+    ports.telemetry.created(queue=new.spec.queue, directly=created.first.sent_directly)
+    return created
+
+
+def look(ports: Ports, first: Execution, job: Job | None) -> None:
+    """Look at the clock after a put: inside the line, arm the successors and send (P1, P2)."""
+    now = ports.clock.now()
+    if not is_inside(first.run_at, now):
+        return
+    links = [timers.Link(job=job, slot=first.scheduled_for)] if job else []
+    following = timers.arm_chains(ports, links, decided_at=now)
+    timers.send(ports, [timers.outgoing(row) for row in (first, *following)])
+
+
+def _one_off(ports: Ports, new: NewJob, now: datetime) -> Created:
+    wanted = _whole_ms(new.run_at) if new.run_at else now
+    if wanted > now + limits.MAX_HORIZON:
+        raise Rejected(
+            field="run_at",
+            value=wanted.isoformat(),
+            reason=f"more than {limits.MAX_HORIZON.days} days ahead",
+        )
+    # A past instant runs now: its row must not lie in a bucket that was swept already.
+    run_at = max(wanted, now)
+    hash_bits = ports.chance.hash()
+    id = execution_id(run_at, shard_of(hash_bits, ports.layout().shards), hash_bits)
+    first = Execution(
+        id=id,
+        job_id=one_off_job_id(id),
+        owner=new.owner,
+        trigger=Trigger.ONE_OFF,
+        job_version=1,
+        task=new.spec.task,
+        queue=new.spec.queue,
+        spec=new.spec,
+        scheduled_for=wanted,
+        run_at=run_at,
+        created_at=now,
+        sent_directly=is_inside(run_at, now),
+        traceparent=new.traceparent,
+    )
+    return Created(job_id=first.job_id, job=None, first=first)
+
+
+def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
+    if new.schedule is None:
+        raise ValueError("a recurring job has a schedule")
+    hash_bits = ports.chance.hash()
+    id = recurring_job_id(now, shard_of(hash_bits, ports.layout().shards), hash_bits)
+    job = Job(
+        id=id,
+        owner=new.owner,
+        version=1,
+        status=JobStatus.ACTIVE,
+        spec=new.spec,
+        schedule=new.schedule(id, now),
+        misfire=new.misfire,
+        created_at=now,
+        name=new.name,
+    )
+    slot = job.next_after(now)
+    if slot is None:
+        raise Rejected(field="schedule", value=new.name or "", reason="it never fires again")
+    first = job.occurrence(slot, now=now, sent_directly=is_inside(slot, now))
+    return Created(job_id=id, job=job, first=first)
+
+
+def _keep_large_payload(ports: Ports, created: Created, payload: Payload) -> None:
+    if payload.is_inline:
+        return
+    kept_until = None if created.job else created.first.run_at + limits.PAYLOAD_KEPT
+    ports.executions.put_payload(created.job_id, payload, kept_until=kept_until)
+
+
+def _record(owner: Owner, key: IdempotencyKey, created: Created, now: datetime) -> KeyRecord:
+    return KeyRecord(
+        owner=owner,
+        key=key.key,
+        fingerprint=key.fingerprint,
+        job_id=created.job_id,
+        answer=key.render(created),
+        created_at=now,
+    )
+
+
+def _replay(ports: Ports, known: KeyRecord, key: IdempotencyKey) -> Replayed:
+    if known.fingerprint != key.fingerprint:
+        raise KeyReused(reason="this idempotency key was used with another body")
+    _look_again(ports, known.job_id)
+    return Replayed(answer=known.answer)
+
+
+def _look_again(ports: Ports, job_id: JobId) -> None:
+    # The first call may have died between its write and its send: the replay redoes P1's look.
+    one_off = execution_of(job_id)
+    job = None if one_off else ports.jobs.get(job_id)
+    first_id = one_off or (job and _first_of(job))
+    first = ports.executions.get(first_id) if first_id else None
+    if first is not None and first.state is State.SCHEDULED:
+        look(ports, first, job)
+
+
+def _first_of(job: Job) -> ExecutionId | None:
+    slot = job.next_after(job.created_at)
+    return job.occurrence(slot, now=job.created_at, sent_directly=False).id if slot else None
+
+
+def _whole_ms(instant: datetime) -> datetime:
+    return from_ms(to_ms(instant))
