@@ -179,7 +179,7 @@ def mark_excuses_the_arming() -> AbstractContextManager[Any]:
         kept = [link for link in links if not rows[link.slot].sent_directly]
         return arm(ports, kept, **how)
 
-    return patch.object(dispatch.timers, "arm_chains", arm_unmarked)
+    return patch.object(timers, "arm_chains", arm_unmarked)
 
 
 def _all(ports: Ports) -> Sequence[Any]:
