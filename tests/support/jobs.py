@@ -12,11 +12,19 @@ from lamplighter.services.submit import Created, NewJob, ScheduleMaker, submit
 OWNER = Owner("acme")
 
 
-def every(rate: str, *, start_at: datetime | None = None) -> ScheduleMaker:
+def every(
+    rate: str, *, start_at: datetime | None = None, end_at: datetime | None = None
+) -> ScheduleMaker:
     """An interval such as "1 minute", counted from start_at or the job's creation."""
 
     def make(job_id: JobId, created_at: datetime) -> Schedule:
-        return parse(rate=f"rate({rate})", anchor=created_at, start_at=start_at, seed=job_id)
+        return parse(
+            rate=f"rate({rate})",
+            anchor=created_at,
+            start_at=start_at,
+            end_at=end_at,
+            seed=job_id,
+        )
 
     return make
 

@@ -1,0 +1,245 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lamplighter.core.errors import Unavailable
+from lamplighter.core.lifecycle import State
+from lamplighter.core.outcome import Failed, Outcome, Succeeded
+from lamplighter.core.retry import Failure, Kind, RetryPolicy
+from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
+from lamplighter.ports import Received
+from lamplighter.services import execute
+from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.heartbeat import Heartbeats, Stop
+from lamplighter.sim.invariants import violations
+from lamplighter.sim.system import System
+from tests.support.jobs import created, every, in_, new_job
+
+SECOND = timedelta(seconds=1)
+MS = timedelta(milliseconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def system() -> System:
+    system = System(
+        world=MemoryWorld(clock=VirtualClock(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)))
+    )
+    system.run_for(MINUTE)
+    return system
+
+
+def received(system: System, *, due_in: float = 5) -> Received:
+    """The message of a new one-off, in a worker's hands when it is due."""
+    created(system.ports, new_job(run_at=in_(system.ports, due_in)))
+    system.world.pass_time(due_in * SECOND)
+    (message,) = system.world.queue.receive()
+    return message
+
+
+def claimed(system: System) -> Claimed:
+    begun = execute.begin(system.ports, received(system), worker="w-1")
+    assert isinstance(begun, Claimed)
+    return begun
+
+
+def failing(kind: Kind = Kind.RETRYABLE) -> Outcome:
+    return Failed(failure=Failure(kind=kind, type="ValueError", message="no"))
+
+
+@pytest.mark.parametrize("millis", [1, 149, 150, 151, 500, 849, 999])
+def test_a_start_is_never_early_and_at_most_150_ms_late(system: System, millis: int) -> None:
+    made = created(system.ports, new_job(run_at=in_(system.ports, 5) + millis * MS))
+
+    system.run_for(MINUTE)
+
+    lateness = system.world.tables.executions[made.first.id].lateness
+    assert lateness is not None
+    assert timedelta(0) <= lateness <= 150 * MS
+
+
+def test_a_message_that_comes_far_too_early_goes_back_into_hiding(system: System) -> None:
+    created(system.ports, new_job(run_at=in_(system.ports, 60)))
+    (stored,) = system.world.queue._stored.values()
+    stored.visible_at = system.world.now()
+
+    (early,) = system.world.queue.receive()
+    put = execute.process(system.ports, early, system.run, worker="w-1")
+
+    assert put == Put(deleted=False)
+    assert not system.runs
+    system.run_for(2 * MINUTE)
+    assert [run.started_at >= run.due_at for run in system.runs] == [True]
+
+
+def test_a_job_that_keeps_failing_ends_with_every_try_on_record(system: System) -> None:
+    policy = RetryPolicy(max_attempts=4, base_seconds=10)
+    made = created(system.ports, new_job(retry=policy))
+    system.handler = lambda _: failing()
+
+    system.run_for(30 * MINUTE)
+
+    row = system.world.tables.executions[made.first.id]
+    assert (row.state, row.reason) == (State.DEAD_LETTERED, "all 4 attempts used")
+    assert [attempt.number for attempt in row.attempts] == [1, 2, 3, 4]
+    waits = [
+        later.started_at - earlier.finished_at
+        for earlier, later in zip(row.attempts, row.attempts[1:], strict=False)
+        if earlier.finished_at
+    ]
+    for wait, nominal in zip(waits, (10, 20, 40), strict=True):
+        assert 0.5 * nominal * SECOND <= wait <= 1.5 * nominal * SECOND + SECOND
+
+
+def test_a_retry_past_the_look_ahead_comes_through_dispatch_on_time(system: System) -> None:
+    policy = RetryPolicy(max_attempts=2, base_seconds=1200)
+    made = created(system.ports, new_job(retry=policy))
+    system.handler = lambda one: failing() if one.execution.attempt == 1 else Succeeded(result="1")
+    system.run_for(MINUTE)
+    due = system.world.tables.executions[made.first.id].next_run_at
+    assert due is not None
+    assert len(system.world.queue) == 0
+
+    system.run_for(40 * MINUTE)
+
+    row = system.world.tables.executions[made.first.id]
+    assert row.state is State.SUCCEEDED
+    assert row.started_at is not None
+    assert timedelta(0) <= row.started_at - due <= SECOND
+
+
+def test_three_silent_workers_make_a_dead_letter_and_no_fourth_try(system: System) -> None:
+    message = received(system)
+    for crash in range(3):
+        begun = execute.begin(system.ports, message, worker=f"w-{crash}")
+        assert isinstance(begun, Claimed)
+        system.world.pass_time(36 * SECOND)
+
+    put = execute.process(system.ports, message, system.run, worker="w-4")
+
+    (row,) = system.world.tables.executions.values()
+    assert (row.state, row.crashes, row.attempt) == (State.DEAD_LETTERED, 3, 1)
+    assert put.deleted
+    assert not system.runs
+
+
+def test_a_late_result_leaves_the_message_to_whoever_took_over(system: System) -> None:
+    slow = claimed(system)
+    system.world.pass_time(36 * SECOND)
+    other = execute.begin(system.ports, slow.received, worker="w-2")
+    assert isinstance(other, Claimed)
+
+    put = execute.conclude(system.ports, slow, Succeeded(result='"late"'))
+    assert put == Put(deleted=False)
+    assert len(system.world.queue) == 1
+    assert system.world.counts.events["late_result_refused"] == 1
+
+    assert execute.conclude(system.ports, other, Succeeded(result='"ok"')).deleted
+    (row,) = system.world.tables.executions.values()
+    assert row.result == '"ok"'
+
+
+def test_an_occurrence_of_a_deleted_job_is_claimed_but_never_run(system: System) -> None:  # P17
+    job = created(system.ports, new_job(schedule=every("1 minute"))).job
+    assert job is not None
+    system.ports.jobs.delete(job)
+
+    system.run_for(10 * MINUTE)
+
+    assert not system.runs
+    assert {row.state for row in system.world.tables.executions.values()} == {State.CANCELLED}
+    assert [*violations(system)] == []
+
+
+class Handler:
+    """A handler that remembers why it was asked to stop."""
+
+    def __init__(self) -> None:
+        self.stopped: list[Stop] = []
+
+    def stop(self, why: Stop) -> None:
+        self.stopped.append(why)
+
+
+def test_a_long_job_keeps_its_lease_and_its_message(system: System) -> None:
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+    execute.shrink(system.ports, [begun.received])
+
+    with beats.watch(begun, handler):
+        for _ in range(55):
+            system.world.pass_time(SECOND)
+            beats.tick()
+            assert not system.world.queue.receive()
+
+    assert handler.stopped == []
+    assert execute.conclude(system.ports, begun, Succeeded(result="1")).deleted
+    (row,) = system.world.tables.executions.values()
+    assert (row.state, row.crashes) == (State.SUCCEEDED, 0)
+
+
+def test_a_short_job_never_beats(system: System) -> None:
+    begun, beats = claimed(system), Heartbeats(system.ports)
+
+    with beats.watch(begun, Handler()):
+        system.world.pass_time(9.9 * SECOND)
+        beats.tick()
+
+    (row,) = system.world.tables.executions.values()
+    assert row.lease_until == begun.execution.lease_until
+
+
+def test_a_beat_after_a_take_over_stops_the_handler(system: System) -> None:
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+
+    with beats.watch(begun, handler):
+        system.world.pass_time(36 * SECOND)
+        assert isinstance(execute.begin(system.ports, begun.received, worker="w-2"), Claimed)
+        beats.tick()
+
+    assert Stop.LOST_LEASE in handler.stopped
+
+
+def test_a_handler_whose_beats_do_not_get_through_is_stopped_before_its_lease_ends(  # P9
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extend(*_: object, **__: object) -> None:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(MemoryExecutions, "extend", extend)
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+    lease_until = begun.execution.lease_until
+    assert lease_until is not None
+
+    with beats.watch(begun, handler):
+        while not handler.stopped:
+            system.world.pass_time(SECOND / 2)
+            beats.tick()
+
+    assert handler.stopped[0] is Stop.LOST_LEASE
+    assert lease_until - system.world.now() == 5 * SECOND
+
+
+def test_a_handler_past_its_timeout_is_asked_to_stop(system: System) -> None:
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+
+    with beats.watch(begun, handler):
+        for _ in range(130):
+            if handler.stopped:
+                break
+            system.world.pass_time(SECOND / 2)
+            beats.tick()
+
+    assert handler.stopped == [Stop.TIMEOUT]
+    assert begun.execution.started_at is not None
+    assert system.world.now() - begun.execution.started_at == begun.spec.timeout
+
+
+def test_a_requested_cancel_reaches_the_handler_at_its_next_beat(system: System) -> None:
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+    system.ports.executions.request_cancel(begun.execution.id, now=system.world.now())
+
+    with beats.watch(begun, handler):
+        system.world.pass_time(10 * SECOND)
+        beats.tick()
+
+    assert handler.stopped == [Stop.CANCELLED]
