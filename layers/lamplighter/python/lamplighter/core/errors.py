@@ -3,7 +3,8 @@
 LamplighterError
 ├── Rejected            their request is wrong: tell them which field and value (4xx)
 ├── NotFound            there is no such thing, or it is somebody else's (404)
-├── Conflict            their request is fine, the state is against it (409, 422)
+├── Conflict            their request is fine, the state is against it (409)
+│   └── KeyReused       an idempotency key came back with another body (422)
 ├── Race                somebody else was first: drop what you hold, count it
 │   ├── LostClaim       the token no longer owns the execution
 │   ├── LostLease       the epoch no longer owns the partition

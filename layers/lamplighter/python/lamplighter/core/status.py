@@ -4,18 +4,31 @@ QUEUED is shown, never stored: dispatch writes no rows, so that a message is out
 how far dispatch has come.
 """
 
-from typing import Final, NewType
+from enum import StrEnum
+from typing import Final
 
 from lamplighter.core.buckets import Position, body_of
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import ALIASES, State
 from lamplighter.core.model import Execution
 
-Status = NewType("Status", str)
-"""The name of a state, or QUEUED."""
 
-QUEUED: Final = Status("QUEUED")
-STATUSES: Final = (*(Status(state) for state in State), QUEUED)
+class Status(StrEnum):
+    """Every state, by the same name, and QUEUED."""
+
+    SCHEDULED = State.SCHEDULED.value
+    QUEUED = "QUEUED"
+    """SCHEDULED, and its message is out: a worker takes it at its run_at."""
+    RUNNING = State.RUNNING.value
+    RETRYING = State.RETRYING.value
+    BLOCKED = State.BLOCKED.value
+    SUCCEEDED = State.SUCCEEDED.value
+    FAILED = State.FAILED.value
+    DEAD_LETTERED = State.DEAD_LETTERED.value
+    CANCELLED = State.CANCELLED.value
+    SKIPPED = State.SKIPPED.value
+    EXPIRED = State.EXPIRED.value
+
 
 _MESSAGE_IS_OUT: Final = {"queued", "enqueued", "ready", "available", "dispatched"}
 
@@ -25,16 +38,16 @@ def status_of(execution: Execution, *, dispatched: Position | None) -> Status:
     if execution.state is not State.SCHEDULED:
         return Status(execution.state)
     is_passed = dispatched is not None and body_of(execution.id) <= dispatched
-    return QUEUED if execution.sent_directly or is_passed else Status(State.SCHEDULED)
+    return Status.QUEUED if execution.sent_directly or is_passed else Status.SCHEDULED
 
 
 def parse_status(text: str) -> Status:
     """The status that a filter names, by our name or another system's, in any case."""
     name = text.strip().lower()
     if name in _MESSAGE_IS_OUT:
-        return QUEUED
-    if name in ALIASES:
-        return Status(ALIASES[name])
-    if name.upper() in STATUSES:
-        return Status(name.upper())
-    raise Rejected(field="status", value=text, reason=f"not one of {', '.join(STATUSES)}")
+        return Status.QUEUED
+    try:
+        return Status(ALIASES.get(name, name.upper()))
+    except ValueError:
+        reason = f"not one of {', '.join(Status)}"
+        raise Rejected(field="status", value=text, reason=reason) from None

@@ -70,7 +70,7 @@ def dispatch(
 def _dispatch(ports: Ports, grant: Grant, layout: Layout, time_left: Callable[[], bool]) -> Done:
     shards = layout.shards_of(grant.work.partition)
     now = ports.clock.now()
-    until, age = through(line(now)), line(now) - instant_of(grant.watermark)
+    until, age = through(line(now)), now - instant_of(grant.watermark)
     reached, sent, pages = grant.watermark, 0, 0
     lease_until = now + PARTITION_LEASE
     for number, (intent, rows) in enumerate(_to_do(ports, grant, shards, until)):

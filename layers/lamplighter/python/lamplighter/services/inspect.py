@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import (
@@ -28,6 +28,8 @@ from lamplighter.core.status import Status, status_of
 from lamplighter.core.timing import line
 from lamplighter.ports import Ports
 from lamplighter.services import slots
+
+_IN_TROUBLE: Final = frozenset(Status(state) for state in NEEDS_ATTENTION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +238,7 @@ def _batch(wanted: Wanted, limit: int) -> int:
 
 
 def _rows(ports: Ports, owner: Owner, wanted: Wanted) -> Source[ExecutionId, Seen]:
-    in_trouble = bool(wanted.statuses) and wanted.statuses <= NEEDS_ATTENTION
+    in_trouble = bool(wanted.statuses) and wanted.statuses <= _IN_TROUBLE
     index = ports.executions.needing_attention if in_trouble else ports.executions.of_owner
 
     def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:

@@ -61,7 +61,7 @@ def _elapsed(
     interval: timedelta, zone: Zone, exclusions: Exclusions, anchor: datetime
 ) -> RateTimeline:
     timeline = RateTimeline(anchor=anchor, interval=interval, zone=zone, exclusions=exclusions)
-    if exclusions and next(timeline.between(anchor, END), None) is None:
+    if exclusions.take_all or next(timeline.between(anchor, END), None) is None:
         raise _nothing_left(exclusions)
     return timeline
 

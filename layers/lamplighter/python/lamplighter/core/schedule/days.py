@@ -24,6 +24,7 @@ from lamplighter.core.schedule.months import (
 
 DAY: Final = timedelta(days=1)
 _MINUTE: Final = timedelta(minutes=1)
+_LAST_DAY: Final = END - DAY
 # 28 years in a row without a century among them: each of the fourteen kinds of year is there.
 _EVERY_KIND_OF_YEAR: Final = range(2001, 2029)
 
@@ -51,35 +52,21 @@ class Days(Protocol):
 
 
 class PlainDays:
-    """A plain rule, walked by croniter; the same times on each day.
-
-    It keeps the last answer in either direction: asked again from a day in between, as
-    happens at each change of offset, it need not search.
-    """
+    """A plain rule, walked by croniter; the same times on each day."""
 
     def __init__(self, rule: DayRule, times: Times) -> None:
         if not rule.is_plain:
             raise ValueError(f"croniter does not read {rule} as cron does")
         self._times = times
         self._croniter = croniter(_croniter_text(rule), 0, datetime, day_or=not rule.both)
-        self._ahead = (END, END)
-        self._behind = (FIRST - DAY, FIRST - DAY)
 
     def on_or_after(self, midnight: datetime) -> DayPlan | None:
-        asked, found = self._ahead
-        if not asked <= midnight <= found:
-            found = self._search(midnight - _MINUTE, is_prev=False) or END
-            self._ahead = (midnight, found)
-        return DayPlan(found, self._times) if found < END else None
+        return self._search(max(midnight, FIRST) - _MINUTE, is_prev=False)
 
     def on_or_before(self, midnight: datetime) -> DayPlan | None:
-        asked, found = self._behind
-        if not found <= midnight <= asked:
-            found = self._search(midnight + _MINUTE, is_prev=True) or FIRST - DAY
-            self._behind = (midnight, found)
-        return DayPlan(found, self._times) if found >= FIRST else None
+        return self._search(min(midnight, _LAST_DAY) + _MINUTE, is_prev=True)
 
-    def _search(self, start: datetime, *, is_prev: bool) -> datetime | None:
+    def _search(self, start: datetime, *, is_prev: bool) -> DayPlan | None:
         # A copy each time: a croniter keeps its position, and schedules are shared by threads.
         walker = copy(self._croniter)
         step = walker.get_prev if is_prev else walker.get_next
@@ -87,7 +74,39 @@ class PlainDays:
             found: datetime = step(datetime, start.replace(tzinfo=None))
         except CroniterBadDateError:  # none for fifty years
             return None
-        return found.replace(tzinfo=UTC)
+        midnight = found.replace(tzinfo=UTC)
+        return DayPlan(midnight, self._times) if FIRST <= midnight < END else None
+
+
+class Remembered:
+    """Days that keep the last answer in either direction.
+
+    A schedule is asked span by span, and most spans of a rare one have no day: asked again
+    from a day before its last answer, it need not search.
+    """
+
+    def __init__(self, days: Days) -> None:
+        self._days = days
+        self._ahead: tuple[datetime, DayPlan | None] | None = None
+        self._behind: tuple[datetime, DayPlan | None] | None = None
+
+    def on_or_after(self, midnight: datetime) -> DayPlan | None:
+        if self._ahead:
+            asked, plan = self._ahead
+            if asked <= midnight and (plan is None or midnight <= plan.midnight):
+                return plan
+        plan = self._days.on_or_after(midnight)
+        self._ahead = midnight, plan
+        return plan
+
+    def on_or_before(self, midnight: datetime) -> DayPlan | None:
+        if self._behind:
+            asked, plan = self._behind
+            if midnight <= asked and (plan is None or plan.midnight <= midnight):
+                return plan
+        plan = self._days.on_or_before(midnight)
+        self._behind = midnight, plan
+        return plan
 
 
 class MonthTable:
@@ -109,6 +128,7 @@ class MonthTable:
         self._times = times
         self._cuts = cuts
         self._holidays = holidays
+        self._times_left: dict[tuple[int, ...], Times] = {}
         self._table: dict[Month, tuple[tuple[int, Times], ...]] = {}
 
     @property
@@ -121,6 +141,7 @@ class MonthTable:
         )
 
     def on_or_after(self, midnight: datetime) -> DayPlan | None:
+        midnight = max(midnight, FIRST)
         first = midnight.date()
         months = (
             (year, month)
@@ -130,6 +151,7 @@ class MonthTable:
         return next((p for p in self._plans(months, 1) if p.midnight >= midnight), None)
 
     def on_or_before(self, midnight: datetime) -> DayPlan | None:
+        midnight = min(midnight, _LAST_DAY)
         last = midnight.date()
         months = (
             (year, month)
@@ -149,17 +171,20 @@ class MonthTable:
 
     def _month(self, month: Month) -> tuple[tuple[int, Times], ...]:
         if month not in self._table:
-            cuts = [(rule.days_in(month), times) for rule, times in self._cuts]
-            # The days of a month have few different sets of cuts among them.
-            left: dict[frozenset[timedelta], Times] = {}
-            planned = []
-            for day in sorted(self._rule.days_in(month)):
-                gone = frozenset[timedelta]().union(*(cut for days, cut in cuts if day in days))
-                if gone not in left:
-                    left[gone] = tuple(time for time in self._times if time not in gone)
-                planned.append((day, left[gone]))
+            cuts = [rule.days_in(month) for rule, _ in self._cuts]
+            planned = (
+                (day, self._left(tuple(number for number, days in enumerate(cuts) if day in days)))
+                for day in sorted(self._rule.days_in(month))
+            )
             self._table[month] = tuple((day, times) for day, times in planned if times)
         return self._table[month]
+
+    def _left(self, active: tuple[int, ...]) -> Times:
+        """The times of a day on which these cuts, by number, take theirs away."""
+        if active not in self._times_left:
+            gone = frozenset[timedelta]().union(*(self._cuts[number][1] for number in active))
+            self._times_left[active] = tuple(time for time in self._times if time not in gone)
+        return self._times_left[active]
 
 
 def _croniter_text(rule: DayRule) -> str:

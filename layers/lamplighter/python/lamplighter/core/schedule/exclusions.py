@@ -37,7 +37,16 @@ class Exclusions:
     @cached_property
     def left_over(self) -> CronWalls:
         """Every minute that is not taken away."""
-        return CronWalls(self.apply_to(DayRule(), _EVERY_MINUTE))
+        return CronWalls(self._days_left)
+
+    @property
+    def take_all(self) -> bool:
+        """Whether no minute of any year is left."""
+        return bool(self) and self._days_left.is_empty
+
+    @cached_property
+    def _days_left(self) -> MonthTable:
+        return self.apply_to(DayRule(), _EVERY_MINUTE)
 
     def cover(self, label: datetime) -> bool:
         """Whether the minute of a wall-clock label is taken away."""

@@ -1,6 +1,6 @@
 """A schedule in plain words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from itertools import groupby
 from typing import Final
@@ -85,14 +85,13 @@ def _times(expression: Expression) -> str:
         return f"At {_and([_clock(time) for time in expression.times])}"
     minutes = sorted(expression.fields.minutes.numbers)
     hours = sorted(expression.fields.hours.numbers)
-    of_hours = "every hour" if len(hours) == 24 else f"hours {_and(_runs(hours))}"
+    of_hours = "every hour" if len(hours) == 24 else f"hour{_s(hours)} {_and(_runs(hours))}"
     step = 60 // len(minutes)
     # Steps restart at each hour: only those that divide it are the same all day.
     if len(minutes) > 1 and minutes == list(range(0, 60, step)):
         beat = "Every minute" if step == 1 else f"Every {step} minutes"
         return beat if len(hours) == 24 else f"{beat} of {of_hours}"
-    plural = "" if len(minutes) == 1 else "s"
-    return f"At minute{plural} {_and(_runs(minutes))} of {of_hours}"
+    return f"At minute{_s(minutes)} {_and(_runs(minutes))} of {of_hours}"
 
 
 def _clock(time: timedelta) -> str:
@@ -128,7 +127,7 @@ def _of_which_days(rule: DayRule) -> str:
 def _numbered(days: frozenset[int]) -> list[str]:
     if not days:
         return []
-    return [f"day{'' if len(days) == 1 else 's'} {_and(_runs(sorted(days)))} of the month"]
+    return [f"day{_s(days)} {_and(_runs(sorted(days)))} of the month"]
 
 
 def _mark(mark: Mark) -> str:
@@ -154,6 +153,10 @@ def _runs(numbers: Sequence[int], names: Sequence[str] = (), *, first: int = 0) 
         run = [names[number - first] if names else str(number) for _, number in group]
         words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else run
     return words
+
+
+def _s(counted: Collection[int]) -> str:
+    return "" if len(counted) == 1 else "s"
 
 
 def _and(words: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from lamplighter.core.schedule.zones import Zone
 _MINUTE: Final = timedelta(minutes=1)
 # A rate can keep missing the minutes that its exclusions leave (each half hour, against all
 # but the whole ones). This often in a row and it counts as ended.
-_MAX_MISSES: Final = 2000
+_MAX_MISSES: Final = 1000
 
 
 class Timeline(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from lamplighter.core.schedule.days import DAY, DayPlan, Days
+from lamplighter.core.schedule.days import DAY, DayPlan, Days, Remembered
 from lamplighter.core.schedule.instants import TICK
 
 
@@ -27,7 +27,7 @@ class CronWalls:
     """The times of the planned days."""
 
     def __init__(self, days: Days) -> None:
-        self._days = days
+        self._days = Remembered(days)
 
     def between(
         self, first: datetime, last: datetime, *, descending: bool = False
