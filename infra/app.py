@@ -1,0 +1,64 @@
+"""The app that `cdk` and `python -m infra.app` synthesize, without docker or credentials."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aws_cdk import Annotations, App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.configuration import PRODUCTION, Configuration
+from infra.paths import ROOT
+from infra.stacks.data import DataStack
+from infra.stacks.scheduler import SchedulerStack
+
+
+def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = None) -> App:
+    """The app, not yet synthesized; `context` goes before what `cdk.json` says.
+
+    Raises ValueError for a context that makes no sense. `synth()` raises if cdk-nag finds
+    something that is not acknowledged.
+    """
+    defaults = json.loads((ROOT / "cdk.json").read_text())["context"]
+    app = App(
+        context={**defaults, **(context or {})},
+        outdir=str(outdir) if outdir else None,
+        analytics_reporting=False,
+        stack_traces=False,  # they hold paths of this machine: two synths should be the same
+    )
+    chosen = Configuration.of(app.node)
+    data = DataStack(app, f"lamplighter-{chosen.stage}-data", production=chosen.stage == PRODUCTION)
+    scheduler = SchedulerStack(
+        app,
+        f"lamplighter-{chosen.stage}",
+        tables=data.tables,
+        tasks=chosen.tasks,
+        authentication=chosen.authentication,
+        target=chosen.target,
+        stage=chosen.stage,
+        shell_owners=chosen.shell_owners,
+    )
+    if chosen.issuer_is_missing:
+        Annotations.of(scheduler).add_warning_v2(
+            "lamplighter:issuer",
+            "No token issuer is chosen (-c issuer=https://...): the API will let nobody in",
+        )
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Under `cdk`, which passes context and folder its own way, there are no arguments."""
+    parser = argparse.ArgumentParser(prog="python -m infra.app", description=__doc__)
+    parser.add_argument(
+        "-c", "--context", action="append", default=[], metavar="NAME=VALUE", help="as for cdk"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="cdk.out unless given")
+    parsed = parser.parse_args(arguments)
+    context = dict(pair.split("=", 1) for pair in parsed.context)
+    build(context=context, outdir=parsed.output).synth()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The HTTP API in front of the `api` function: who may call, how often, and what is logged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jsii
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_apigatewayv2 as apigatewayv2
+from aws_cdk import aws_apigatewayv2_authorizers as authorizers
+from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+# Neither query strings nor headers: cursors and tokens stay out of the log.
+LOGGED: Mapping[str, str] = {
+    "request_id": "$context.requestId",
+    "at": "$context.requestTime",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "path": "$context.path",
+    "route": "$context.routeKey",
+    "status": "$context.status",
+    "latency_ms": "$context.responseLatency",
+    "authorizer_error": "$context.authorizer.error",
+    "integration_error": "$context.integrationErrorMessage",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Authentication:
+    """Whose tokens are believed, and which claim names the owner of jobs."""
+
+    issuer: str
+    """Serves `/.well-known/openid-configuration`; equal to the tokens' `iss`, to the slash."""
+    audience: Sequence[str]
+    """One of them must be the token's `aud`, or its `client_id` if it has no `aud`."""
+    owner_claim: str = "sub"
+
+    def __post_init__(self) -> None:
+        if not self.issuer.startswith(("https://", "http://127.0.0.1")):
+            raise ValueError(f"issuer {self.issuer!r}: not an https:// URL")
+        if not self.audience or not all(self.audience):
+            raise ValueError(f"audience {list(self.audience)!r}: at least one, none empty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throttle:
+    """Of the whole API, not of one caller."""
+
+    requests_per_second: int = 200
+    burst: int = 400
+
+
+class SchedulerApi(Construct):
+    """Every path needs a token but `GET /v1/health`. No CORS: browsers have the console."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: lambda_.IFunction,
+        authentication: Authentication,
+        throttle: Throttle,
+        log_retention: logs.RetentionDays,
+    ) -> None:
+        super().__init__(scope, id)
+        self.http_api = apigatewayv2.HttpApi(
+            self,
+            "Http",
+            api_name=Stack.of(self).stack_name,  # what the console lists; not an identity
+            description="Lamplighter",
+            create_default_stage=False,
+            default_authorizer=authorizers.HttpJwtAuthorizer(
+                "Jwt", authentication.issuer, jwt_audience=list(authentication.audience)
+            ),
+        )
+        stage = apigatewayv2.HttpStage(
+            self,
+            "Stage",
+            http_api=self.http_api,
+            stage_name="$default",
+            auto_deploy=True,
+            throttle=apigatewayv2.ThrottleSettings(
+                rate_limit=throttle.requests_per_second, burst_limit=throttle.burst
+            ),
+            access_log_settings=_AccessLog(
+                logs.LogGroup(
+                    self,
+                    "AccessLog",
+                    retention=log_retention,
+                    removal_policy=RemovalPolicy.DESTROY,
+                )
+            ),
+        )
+        self.url = stage.url
+        integration = integrations.HttpLambdaIntegration("Function", function)
+        for path in ("/v1/{proxy+}", "/{proxy+}"):
+            self.http_api.add_routes(
+                path=path, methods=[apigatewayv2.HttpMethod.ANY], integration=integration
+            )
+        self.open_routes = self.http_api.add_routes(
+            path="/v1/health",
+            methods=[apigatewayv2.HttpMethod.GET],
+            integration=integration,
+            authorizer=apigatewayv2.HttpNoneAuthorizer(),
+        )
+
+
+@jsii.implements(apigatewayv2.IAccessLogSettings)
+class _AccessLog:
+    def __init__(self, group: logs.ILogGroup) -> None:
+        self._destination = apigatewayv2.LogGroupLogDestination(group)
+
+    @property
+    def destination(self) -> apigatewayv2.IAccessLogDestination:
+        return self._destination
+
+    @property
+    def format(self) -> apigateway.AccessLogFormat:
+        return apigateway.AccessLogFormat.custom(
+            "{" + ",".join(f'"{name}":"{value}"' for name, value in LOGGED.items()) + "}"
+        )

@@ -1,0 +1,64 @@
+"""The one clock: a call of the scheduler each minute."""
+
+import json
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_scheduler_targets as targets
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra import grants
+
+TICK = {"kind": "tick"}
+
+
+class Tick(Construct):
+    """EventBridge Scheduler, once a minute; up to 59 s late, sometimes twice, rarely not at all."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: lambda_.IFunction,
+        undelivered: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, id)
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com",
+                # Not for schedules of another account that learnt this role's name.
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+            ),
+            inline_policies={
+                "Allowed": iam.PolicyDocument(
+                    statements=[
+                        iam.PolicyStatement(
+                            actions=["lambda:InvokeFunction"], resources=[function.function_arn]
+                        ),
+                        grants.send(undelivered),
+                    ]
+                )
+            },
+        )
+        scheduler.Schedule(
+            self,
+            "Schedule",
+            description="Lamplighter's tick",
+            schedule=scheduler.ScheduleExpression.rate(Duration.minutes(1)),
+            target=targets.LambdaInvoke(
+                function,
+                # The target would add every version of the function, `<arn>:*`.
+                role=role.without_policy_updates(),
+                input=scheduler.ScheduleTargetInput.from_text(json.dumps(TICK)),
+                # A tick that could not be delivered for a minute is the next one's work.
+                max_event_age=Duration.minutes(1),
+                retry_attempts=10,
+                dead_letter_queue=undelivered,
+            ),
+        )

@@ -1,0 +1,77 @@
+"""What a deployment chooses: the CDK context, read once and complete."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from constructs import Node
+
+from infra.bundling import LambdaTarget
+from infra.components.api import Authentication
+from infra.components.job_scheduler import LOCAL
+from infra.components.layers import TaskSource
+from infra.paths import ROOT
+
+PRODUCTION: Final = "prod"
+STAGES: Final = (LOCAL, "dev", PRODUCTION)
+# Reserved for never existing (RFC 2606): an API that nobody can enter.
+NO_ISSUER: Final = "https://issuer.invalid/"
+
+TARGETS: Final = {
+    "arm64": LambdaTarget.graviton,
+    "x86_64": LambdaTarget.intel,
+    "host": LambdaTarget.this_machine,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """`cdk.json` holds the defaults; `-c name=value` replaces one."""
+
+    stage: str
+    target: LambdaTarget
+    authentication: Authentication
+    tasks: TaskSource
+    shell_owners: tuple[str, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> "Configuration":
+        """Raises ValueError for a value that is missing or not one of those allowed."""
+        stage = _one_of("stage", _text(node, "stage"), STAGES)
+        issuer = _text(node, "issuer")
+        if stage == PRODUCTION and issuer == NO_ISSUER:
+            raise ValueError("issuer: not chosen, and stage is prod; -c issuer=https://...")
+        return cls(
+            stage=stage,
+            target=TARGETS[_one_of("architecture", _text(node, "architecture"), tuple(TARGETS))](),
+            authentication=Authentication(
+                issuer=issuer,
+                audience=_list(node, "audience"),
+                owner_claim=_text(node, "owner_claim"),
+            ),
+            tasks=TaskSource(
+                folder=ROOT / _text(node, "tasks_folder"), module=_text(node, "tasks_module")
+            ),
+            shell_owners=_list(node, "shell_owners"),
+        )
+
+    @property
+    def issuer_is_missing(self) -> bool:
+        return self.authentication.issuer == NO_ISSUER
+
+
+def _text(node: Node, name: str) -> str:
+    value = node.try_get_context(name)
+    if not isinstance(value, str):
+        raise ValueError(f"context {name}: {value!r} is not text")  # noqa: TRY004 -- one kind of error
+    return value
+
+
+def _list(node: Node, name: str) -> tuple[str, ...]:
+    """Comma-separated."""
+    return tuple(part.strip() for part in _text(node, name).split(",") if part.strip())
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"context {name}: {value!r} is not one of {', '.join(allowed)}")
+    return value

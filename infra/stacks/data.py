@@ -1,0 +1,26 @@
+"""The stack that is never replaced."""
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra.components.tables import SchedulerTables
+
+
+class DataStack(Stack):
+    """The tables alone, so that everything else can be taken down and put up again."""
+
+    def __init__(self, scope: Construct, id: str, *, production: bool) -> None:
+        super().__init__(
+            scope,
+            id,
+            description="Lamplighter: tables",
+            termination_protection=production,
+            analytics_reporting=False,
+        )
+        self.tables = SchedulerTables(self, "Tables", deletion_protection=production)
+        for name, table in (
+            ("ExecutionsTable", self.tables.executions),
+            ("JobsTable", self.tables.jobs),
+            ("ControlTable", self.tables.control),
+        ):
+            CfnOutput(self, name, value=table.table_name)

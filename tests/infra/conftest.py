@@ -1,0 +1,44 @@
+"""One synth for all of these tests, on one worker: an import of aws_cdk alone takes 5 s."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.app import build
+from tests.infra.templates import Assembly
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("infra"))
+
+
+def synthesized(folder: Path, context: Mapping[str, str]) -> Assembly:
+    build(context=context, outdir=folder).synth()
+    return Assembly(folder=folder, stage=context.get("stage", "dev"))
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    """What `python -m infra.app` writes."""
+    return synthesized(tmp_path_factory.mktemp("dev"), {})
+
+
+@pytest.fixture(scope="session")
+def production(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesized(
+        tmp_path_factory.mktemp("prod"), {"stage": "prod", "issuer": "https://login.example.com/"}
+    )
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    """What the local stack runs: wheels of this machine, and the shell for one owner."""
+    return synthesized(
+        tmp_path_factory.mktemp("local"),
+        {"stage": "local", "architecture": "host", "shell_owners": "ada"},
+    )

@@ -1,0 +1,101 @@
+"""The alarms that exist from the first day."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from lamplighter.aws.telemetry import LambdaTelemetry
+from lamplighter.memory.world import MemoryWorld
+from tests.infra.templates import Assembly, Properties
+from tests.support.jobs import created, new_job
+
+ALARM = "AWS::CloudWatch::Alarm"
+OURS = {
+    f"Alarms/{lane}StartsLate": ("start_lateness_ms", {"lane": lane.lower()}, "p99", 2000)
+    for lane in ("Default", "Critical", "Bulk")
+} | {
+    "Alarms/DispatchBehind": ("watermark_age_ms", {}, "Maximum", 0),
+    "Alarms/TicksMissing": ("ticks", {}, "Sum", 1),
+    "Alarms/RowsRecovered": ("recovered", {}, "Sum", 0),
+}
+QUEUES = {
+    "Alarms/WorkUndelivered": "Work/DeadLetters",
+    "Alarms/DefaultUndelivered": "DefaultLane/DeadLetters",
+    "Alarms/CriticalUndelivered": "CriticalLane/DeadLetters",
+    "Alarms/BulkUndelivered": "BulkLane/DeadLetters",
+}
+
+
+def dimensions(alarm: Properties) -> dict[str, object]:
+    return {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_there_is_an_alarm_on_what_the_functions_measure(assembly: Assembly, name: str) -> None:
+    metric, lane, statistic, threshold = OURS[name]
+
+    alarm = assembly.scheduler.properties(ALARM)[name]
+
+    assert alarm["Namespace"] == "Lamplighter"
+    assert alarm["MetricName"] == metric
+    assert dimensions(alarm) == {"service": "lamplighter", **lane}
+    assert alarm.get("ExtendedStatistic", alarm.get("Statistic")) == statistic
+    assert alarm["Threshold"] == threshold
+    assert alarm["Period"] == 60
+
+
+def test_the_functions_do_emit_what_the_alarms_watch(
+    assembly: Assembly, capsys: pytest.CaptureFixture[str]
+) -> None:
+    telemetry = LambdaTelemetry()
+    execution = created(MemoryWorld().ports(), new_job()).first
+
+    telemetry.ticked()
+    telemetry.dispatched(partition=0, sent=1, pages=1, age=timedelta(0))
+    telemetry.recovered(execution, reason="its message was lost")
+    telemetry.started(execution, lateness=timedelta(0))
+    telemetry.flush()
+
+    emitted = {
+        (group["Namespace"], metric["Name"], *sorted(group["Dimensions"][0]), line["service"])
+        for line in map(json.loads, capsys.readouterr().out.splitlines())
+        if "_aws" in line
+        for group in line["_aws"]["CloudWatchMetrics"]
+        for metric in group["Metrics"]
+    }
+    watched = {
+        (alarm["Namespace"], alarm["MetricName"], *sorted(dims), dims["service"])
+        for name, alarm in assembly.scheduler.properties(ALARM).items()
+        if name in OURS
+        for dims in [dimensions(alarm)]
+    }
+    assert watched == emitted
+
+
+@pytest.mark.parametrize("name", sorted(QUEUES))
+def test_there_is_an_alarm_on_each_queue_of_undelivered_messages(
+    assembly: Assembly, name: str
+) -> None:
+    alarm = assembly.scheduler.properties(ALARM)[name]
+
+    assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
+    assert assembly.named(dimensions(alarm)["QueueName"]) == QUEUES[name]
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
+
+
+def test_these_are_all_alarms_and_each_says_what_it_means(assembly: Assembly) -> None:
+    alarms = assembly.scheduler.properties(ALARM)
+
+    assert set(alarms) == {*OURS, *QUEUES}
+    assert all(alarm["AlarmDescription"] for alarm in alarms.values())
+
+
+def test_silence_is_an_alarm_for_ticks_and_none_for_the_rest(assembly: Assembly) -> None:
+    silence = {
+        name: alarm["TreatMissingData"]
+        for name, alarm in assembly.scheduler.properties(ALARM).items()
+    }
+
+    assert silence.pop("Alarms/TicksMissing") == "breaching"
+    assert set(silence.values()) == {"notBreaching"}

@@ -1,0 +1,51 @@
+from tests.infra.templates import Assembly
+
+ROUTE = "AWS::ApiGatewayV2::Route"
+
+
+def test_every_route_but_health_asks_for_a_token(assembly: Assembly) -> None:
+    routes = assembly.scheduler.properties(ROUTE).values()
+
+    authorization = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
+
+    assert authorization == {
+        "ANY /v1/{proxy+}": "JWT",
+        "ANY /{proxy+}": "JWT",
+        "GET /v1/health": "NONE",
+    }
+
+
+def test_tokens_are_believed_of_the_chosen_issuer_for_the_chosen_audience(
+    production: Assembly,
+) -> None:
+    (authorizer,) = production.scheduler.properties("AWS::ApiGatewayV2::Authorizer").values()
+
+    assert authorizer["JwtConfiguration"] == {
+        "Issuer": "https://login.example.com/",
+        "Audience": ["lamplighter"],
+    }
+    assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
+
+
+def test_the_api_is_throttled_logged_and_allows_no_other_origin(assembly: Assembly) -> None:
+    (stage,) = assembly.scheduler.properties("AWS::ApiGatewayV2::Stage").values()
+    (api,) = assembly.scheduler.properties("AWS::ApiGatewayV2::Api").values()
+
+    assert stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == 200
+    assert assembly.named(stage["AccessLogSettings"]["DestinationArn"]) == "Api/AccessLog"
+    assert "CorsConfiguration" not in api
+
+
+def test_the_access_log_holds_neither_tokens_nor_query_strings(assembly: Assembly) -> None:
+    (stage,) = assembly.scheduler.properties("AWS::ApiGatewayV2::Stage").values()
+
+    logged = stage["AccessLogSettings"]["Format"]
+
+    assert "$context.status" in logged
+    assert not any(word in logged for word in ("header", "querystring", "claims"))
+
+
+def test_the_function_answers_before_the_api_gives_up(assembly: Assembly) -> None:
+    function = assembly.scheduler.properties("AWS::Lambda::Function")["ApiHandler/Function"]
+
+    assert function["Timeout"] < 30

@@ -1,0 +1,71 @@
+"""Every handler starts from what is deployed: its asset, its layers, its environment."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.infra.templates import Assembly
+
+FUNCTION = "AWS::Lambda::Function"
+LAYER = "AWS::Lambda::LayerVersion"
+# Lambda's runtime has boto3 and what that needs.
+PROVIDED = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+
+
+@pytest.fixture(scope="module")
+def provided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runtime")
+    for name in PROVIDED:
+        found = find_spec(name)
+        assert found
+        assert found.origin
+        module = Path(found.origin)
+        source = module.parent if found.submodule_search_locations else module
+        (folder / source.name).symlink_to(source)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "Scheduler/Function",
+        "DefaultWorker/Function",
+        "CriticalWorker/Function",
+        "BulkWorker/Function",
+        "DeadLetters/Function",
+        "ApiHandler/Function",
+    ],
+)
+def test_a_handler_is_imported_with_nothing_but_its_layers_on_the_path(
+    local: Assembly, provided: Path, function: str
+) -> None:
+    properties = local.scheduler.properties(FUNCTION)[function]
+    layers = local.scheduler.properties(LAYER)
+    named = [local.named(layer) for layer in properties["Layers"]]
+    path = [
+        local.asset(properties["Code"]),
+        *(local.asset(layers[name]["Content"]) / "python" for name in named),
+        provided,
+    ]
+    module, _, entry = properties["Handler"].rpartition(".")
+    program = f"from {module} import {entry}; assert callable({entry})"
+
+    started = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={
+            **local.environment(function),
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_REGION": "eu-central-1",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert started.returncode == 0, started.stderr

@@ -1,0 +1,308 @@
+"""The handlers as they are, on emulated tables and queues: what they call is what they may."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.model import OperationModel
+from moto import mock_aws
+
+from infra.paths import FUNCTIONS
+from lamplighter.aws import schema
+from lamplighter.aws.clock import SystemClock
+from lamplighter.aws.queue import body_of
+from lamplighter.core.buckets import LAYOUT_KEY, parse_execution_id, parse_job_id
+from lamplighter.core.model import Message
+from tests.infra.templates import Assembly, Properties
+from tests.infra.test_permissions import ALLOWED
+from tests.support import api
+
+Document = Mapping[str, Any]
+Call = tuple[str, str]
+"""An action, and the name of what it is done to."""
+
+# What Lambda does with a function's role.
+LAMBDAS_OWN = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "logs:")
+
+
+class Context(LambdaContext):
+    """An invocation with all its time left."""
+
+    def __init__(self) -> None:
+        self._aws_request_id = "invocation-1"
+
+    @staticmethod
+    def get_remaining_time_in_millis() -> int:
+        return 899_000
+
+
+@dataclass
+class Calls:
+    """Who called what: told by botocore before it sends a request."""
+
+    caller: str = "the test"
+    made: dict[str, set[Call]] = field(default_factory=dict)
+
+    def record(self, params: Properties, model: OperationModel, **_: object) -> None:
+        found = self.made.setdefault(self.caller, set())
+        found.update(_permissions(model.service_model.service_name, model.name, params))
+
+    @contextmanager
+    def by(self, caller: str) -> Iterator[None]:
+        before, self.caller = self.caller, caller
+        try:
+            yield
+        finally:
+            self.caller = before
+
+
+def _permissions(service: str, operation: str, params: Properties) -> Iterator[Call]:
+    match operation:
+        case "TransactWriteItems":
+            for part in params["TransactItems"]:
+                ((kind, write),) = part.items()
+                yield f"dynamodb:{kind}Item", write["TableName"]
+        case "BatchGetItem":
+            for table in params["RequestItems"]:
+                yield "dynamodb:BatchGetItem", table
+        case _ if service == "dynamodb":
+            index = f"/index/{params['IndexName']}" if "IndexName" in params else ""
+            yield f"dynamodb:{operation}", f"{params['TableName']}{index}"
+        case _:
+            name = params["QueueUrl"].rpartition("/")[2].replace("-", "/")
+            yield f"sqs:{operation.removesuffix('Batch')}", name
+
+
+@dataclass(kw_only=True)
+class Stack:
+    """The deployed functions, each called by its own event."""
+
+    calls: Calls
+    handlers: Mapping[str, ModuleType]
+    queues: Mapping[str, str]
+    shifted: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        self.sqs = boto3.client("sqs")
+
+    def request(self, method: str, path: str, body: object = None, **headers: str) -> Document:
+        """What the API answers, which has to be good."""
+        raw = api.event(
+            method,
+            path.partition("?")[0],
+            query=path.partition("?")[2],
+            body=None if body is None else json.dumps(body),
+            headers={"content-type": "application/json", **headers},
+            claims={"sub": "ada"},
+        )
+        answer = self._invoke("ApiHandler", raw)
+        assert answer["statusCode"] < 300, answer
+        read: Document = json.loads(answer.get("body") or "{}")
+        return read
+
+    def forget_layout(self) -> None:
+        key = dict(zip((schema.PARTITION_KEY, schema.SORT_KEY), LAYOUT_KEY, strict=True))
+        boto3.resource("dynamodb").Table("Control").delete_item(Key=key)
+
+    def tick(self) -> None:
+        """A tick, and all the work that it hands out."""
+        self._invoke("Scheduler", {"kind": "tick"})
+        while records := self._receive("Work/Queue"):
+            assert self._invoke("Scheduler", {"Records": records}) == {"batchItemFailures": []}
+
+    def work(self, job: Document) -> None:
+        """The message of a job's first try reaches its worker."""
+        self._deliver("DefaultWorker", "DefaultLane/Queue", job)
+
+    def return_undelivered(self, job: Document) -> None:
+        """That message lands in the lane's dead-letter queue."""
+        self._deliver("DeadLetters", "DefaultLane/DeadLetters", job)
+
+    def _deliver(self, function: str, queue: str, job: Document) -> None:
+        message = Message(
+            execution_id=parse_execution_id(job["execution_id"]),
+            attempt=1,
+            due_at=datetime.fromisoformat(job["run_at"]),
+        )
+        body = body_of(message)
+        self.sqs.send_message(QueueUrl=self.queues[queue], MessageBody=body)
+        # Others' messages lie before it.
+        (record, *_) = [one for one in self._received(queue) if one["body"] == body]
+        answer = self._invoke(function, {"Records": [record]})
+        assert answer == {"batchItemFailures": []}
+
+    def _received(self, queue: str) -> Iterator[Document]:
+        while records := self._receive(queue):
+            yield from records
+
+    def _receive(self, queue: str) -> Sequence[Document]:
+        received = self.sqs.receive_message(
+            QueueUrl=self.queues[queue], MaxNumberOfMessages=10, AttributeNames=["All"]
+        )
+        return [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "eventSourceARN": f"arn:aws:sqs:eu-central-1:123456789012:{queue}",
+            }
+            for message in received.get("Messages", [])
+        ]
+
+    def _invoke(self, function: str, event: Document) -> Document:
+        with self.calls.by(function):
+            answer: Document = self.handlers[function].handle(event, Context())
+        return answer
+
+
+@pytest.fixture(scope="module")
+def stack(local: Assembly) -> Iterator[Stack]:
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        for name, value in {
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+        }.items():
+            patch.setenv(name, value)
+        session = boto3.Session()
+        patch.setattr(boto3, "DEFAULT_SESSION", session)
+        calls = Calls()
+        places = _make_tables(local) | (queues := _make_queues(local))
+        session.events.register("provide-client-params", calls.record)
+        handlers = {
+            function: _load(folder, local.environment(f"{function}/Function", places), patch)
+            for function, folder in {
+                "Scheduler": "scheduler",
+                "DefaultWorker": "worker",
+                "DeadLetters": "dead_letters",
+                "ApiHandler": "api",
+            }.items()
+        }
+        stack = Stack(calls=calls, handlers=handlers, queues=queues)
+        true_now = SystemClock.now
+        patch.setattr(SystemClock, "now", lambda clock: true_now(clock) + stack.shifted)
+        yield stack
+
+
+def _make_tables(local: Assembly) -> dict[str, str]:
+    client = boto3.client("dynamodb")
+    wanted = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
+    tables = local.data.properties("AWS::DynamoDB::Table")
+    for name, properties in tables.items():
+        client.create_table(
+            TableName=name, **{key: properties[key] for key in wanted if key in properties}
+        )
+    return {name: name for name in tables}
+
+
+def _make_queues(local: Assembly) -> dict[str, str]:
+    client = boto3.client("sqs")
+    return {
+        name: client.create_queue(QueueName=name.replace("/", "-"))["QueueUrl"]
+        for name in local.scheduler.properties("AWS::SQS::Queue")
+    }
+
+
+def _load(folder: str, environment: Mapping[str, str], patch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of its own, whichever other test has imported the same handler."""
+    for name, value in environment.items():
+        patch.setenv(name, value)
+    spec = spec_from_file_location(f"deployed_{folder}", FUNCTIONS / folder / "handler.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def story(stack: Stack) -> Calls:
+    """Every way that a job can go, once."""
+    now = SystemClock().now()
+    earlier = now - timedelta(minutes=10)
+    stack.shifted = earlier - now
+
+    def post(**body: object) -> Document:
+        return stack.request("POST", "/v1/jobs", body)
+
+    # The layout is made by whoever comes first.
+    stack.tick()
+    stack.forget_layout()
+    large = {"task": "echo", "payload": "x" * 600}
+    echo = stack.request("POST", "/v1/jobs", large, **{"idempotency-key": "once"})
+    stack.request("POST", "/v1/jobs", large, **{"idempotency-key": "once"})
+    fails = {"task": "flaky", "payload": {"failures": 9}}
+    soon = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 1})
+    later = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 3600})
+    given_up = post(**fails, retry_policy={"max_attempts": 1})
+    lost, undelivered = post(task="echo"), post(task="echo")
+    kept, forgotten, refused, deleted = (post(task="echo", rate="1 minute") for _ in range(4))
+    for job in (echo, soon, later, given_up):
+        stack.work(job)
+
+    # The API died between marking these two and cancelling what was armed.
+    jobs = stack.handlers["ApiHandler"].wired.ports.jobs
+    for job in (forgotten, refused):
+        jobs.delete(jobs.get(parse_job_id(job["job_id"])))
+    stack.shifted += timedelta(minutes=2)
+    stack.tick()
+    stack.work(refused)
+    stack.request("DELETE", f"/v1/jobs/{deleted['job_id']}")
+    stack.request("DELETE", f"/v1/jobs/{lost['job_id']}")
+
+    stack.shifted = timedelta(0)
+    post(task="echo", run_at=(now + timedelta(hours=1)).isoformat())
+    stack.tick()
+    stack.tick()
+    for _ in range(3):
+        stack.return_undelivered(undelivered)
+    for path in (
+        "health",
+        "jobs",
+        "executions",
+        "executions?status=dead_lettered",
+        f"jobs/{echo['job_id']}",
+        f"jobs/{kept['job_id']}/executions",
+        f"executions/{echo['execution_id']}",
+    ):
+        stack.request("GET", f"/v1/{path}")
+    return stack.calls
+
+
+def allowed(function: str) -> set[Call]:
+    return {
+        (action, resource)
+        for action, resources in ALLOWED[f"{function}/Role"].items()
+        for resource in resources
+    }
+
+
+@pytest.mark.parametrize("function", ["Scheduler", "DefaultWorker", "DeadLetters", "ApiHandler"])
+def test_a_function_may_do_all_that_it_does(story: Calls, function: str) -> None:
+    assert story.made[function] - allowed(function) == set()
+
+
+@pytest.mark.parametrize("function", ["Scheduler", "DefaultWorker", "DeadLetters", "ApiHandler"])
+def test_a_function_does_all_that_it_may(story: Calls, function: str) -> None:
+    unused = {
+        (action, resource)
+        for action, resource in in_any_lane(allowed(function)) - in_any_lane(story.made[function])
+        if not action.startswith(LAMBDAS_OWN)
+    }
+
+    assert unused == set()
+
+
+def in_any_lane(calls: set[Call]) -> set[Call]:
+    """The story is of one lane; the others are like it."""
+    return {(action, re.sub("^(Bulk|Critical|Default)Lane", "Lane", on)) for action, on in calls}
