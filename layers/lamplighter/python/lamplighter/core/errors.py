@@ -11,6 +11,7 @@ LamplighterError
 │   ├── VersionMoved    the job was edited since it was read: read it and decide again
 │   └── IllegalTransition
 ├── Unavailable         a service did not answer, or the write's fate is unknown: try again
+│   └── Contended       others wrote the same thing for as long as we tried (409)
 └── TaskError           raised by a task's handler to say what its failure means
     ├── Permanent       never retried
     ├── Retryable       retried by the job's policy; so is any other exception
@@ -107,6 +108,10 @@ class IllegalTransition(Race):
 
 class Unavailable(LamplighterError):
     """A service did not answer; whether a write took effect is unknown until it is read."""
+
+
+class Contended(Unavailable):
+    """Another write to the same thing was under way each time; nothing was written."""
 
 
 class TaskError(Exception):
