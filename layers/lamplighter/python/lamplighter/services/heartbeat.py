@@ -43,7 +43,8 @@ class _Watched:
 
 
 class Heartbeats:
-    """The executions of one process. `tick` is called about twice a second by one thread.
+    """The executions of one process: `beat` and `check` are called about twice a second, each
+    by a thread of its own, or `tick` by one.
 
     A job that ends within ten seconds never beats. A beat that is refused, and a lease that
     is about to end because no beat got through, stop the handler; so do its time-out and a
@@ -75,20 +76,32 @@ class Heartbeats:
                 self._watched.pop(claimed.token, None)
 
     def tick(self) -> None:
-        """Beat for whatever is due for it, and stop whatever is over its time."""
-        with self._lock:
-            watched = [*self._watched.values()]
-        for one in watched:
-            self._check(one)
+        """Beat, then stop what is over its time: for whoever has one thread for both."""
+        self.beat()
+        self.check()
 
-    def _check(self, one: _Watched) -> None:
+    def beat(self) -> None:
+        """Extend the lease and the message of whatever is due for it, one after the other.
+
+        It waits for services that may not answer: `check` is for another thread then.
+        """
+        for one in self._all():
+            now = self._ports.clock.monotonic()
+            if now >= one.next_beat:
+                self._beat(one, now)
+
+    def check(self) -> None:
+        """Stop whatever is over its time, or about to lose its lease; waits for nothing."""
         now = self._ports.clock.monotonic()
-        if now >= one.timeout_at:
-            one.handling.stop(Stop.TIMEOUT)
-        if now >= one.next_beat:
-            self._beat(one, now)
-        if now >= one.held_until:
-            one.handling.stop(Stop.LOST_LEASE)
+        for one in self._all():
+            if now >= one.timeout_at:
+                one.handling.stop(Stop.TIMEOUT)
+            if now >= one.held_until:
+                one.handling.stop(Stop.LOST_LEASE)
+
+    def _all(self) -> list[_Watched]:
+        with self._lock:
+            return [*self._watched.values()]
 
     def _beat(self, one: _Watched, now: float) -> None:
         claimed = one.claimed
