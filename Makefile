@@ -12,7 +12,7 @@ STATUS = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format lint types imports synth requirements clean
+.PHONY: help setup run test accept check format lint types imports synth requirements clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://12
 
 test: .venv/.ready .venv-local/.ready ## Run every test, offline
 	@$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (8 minutes)
+	@$(BIN)/python -m tests.local.acceptance
 
 check: .venv/.ready ## What CI runs: format, lint, types, import rules, tests, synth
 	$(STATUS) 'format'

@@ -1,0 +1,55 @@
+"""Where a local run keeps what it makes."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamplighter.local.errors import CannotRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """A checkout, and the folder beside it (ignored by git) for keys, templates and logs."""
+
+    checkout: Path
+    folder: Path
+
+    @classmethod
+    def of(cls, checkout: Path | None = None, folder: Path | None = None) -> "Home":
+        """That of the checkout this file is in, unless told otherwise.
+
+        Raises CannotRun outside a checkout: the local stack is made from the CDK app.
+        """
+        checkout = checkout or Path(__file__).resolve().parents[5]
+        if not (checkout / "infra" / "app.py").is_file():
+            raise CannotRun(f"{checkout} is no checkout of Lamplighter: the CDK app is not there")
+        return cls(checkout=checkout, folder=folder or checkout / ".lamplighter")
+
+    @property
+    def emulator(self) -> Path:
+        return self.checkout / ".venv-local" / "bin" / "ministack"
+
+    @property
+    def assembly(self) -> Path:
+        """The synthesized app."""
+        return self.folder / "cdk.out"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises CannotRun if another run uses this folder; a run that was killed does not."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(lock, 20, 0).decode() or "unknown"
+                raise CannotRun(f"already running here, as process {holder}") from None
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(lock)

@@ -1,0 +1,163 @@
+"""The whole product, started as a person starts it: the deployed template and handlers."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from lamplighter.local.home import Home
+from lamplighter.local.issuer import mint
+from tests.local.product import (
+    Product,
+    await_ready,
+    commands,
+    descendants,
+    is_listening,
+    run,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("local")]
+
+FINAL = {"SUCCEEDED", "FAILED", "DEAD_LETTERED", "CANCELLED", "SKIPPED", "EXPIRED"}
+DUE_IN = timedelta(seconds=3)
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def product(folder: Path) -> Iterator[Product]:
+    with run(folder) as product:
+        await_ready(product)
+        yield product
+
+
+def test_it_answers_and_only_those_who_have_a_good_token(product: Product) -> None:
+    with product.client() as client, product.client("not.a.token") as stranger:
+        assert client.get("/v1/health").status_code == 200
+        assert client.get("/v1/jobs").json()["items"] == []
+        assert stranger.get("/v1/jobs").status_code == 401
+
+
+def test_a_job_runs_at_its_second_and_never_before(product: Product) -> None:
+    run_at = datetime.now(UTC) + DUE_IN
+    job = {"task": "echo", "payload": {"n": 1}, "run_at": run_at.isoformat()}
+
+    with product.client() as client:
+        created = client.post("/v1/jobs", json=job)
+        assert created.status_code == 201, created.text
+        execution = finished(client, created.json()["job_id"])
+
+    assert (execution["status"], execution["result"]) == ("SUCCEEDED", {"n": 1})
+    assert datetime.fromisoformat(str(execution["started_at"])) >= run_at
+    assert 0 <= int(str(execution["lateness_ms"])) < 5_000
+
+
+def test_another_owner_s_job_is_not_there(product: Product, folder: Path) -> None:
+    other = mint(owner="somebody-else", home=Home.of(folder=folder))
+    with product.client() as client, product.client(other) as stranger:
+        job_id = client.post("/v1/jobs", json={"task": "echo", "payload": 1}).json()["job_id"]
+
+        assert client.get(f"/v1/jobs/{job_id}").status_code == 200
+        assert stranger.get(f"/v1/jobs/{job_id}").status_code == 404
+
+
+def test_a_second_run_in_the_same_folder_is_refused(product: Product, folder: Path) -> None:
+    with run(folder) as second:
+        assert second.process.wait(20) == 1
+
+    assert f"already running here, as process {product.process.pid}" in second.lines[-1]
+
+
+def test_a_second_run_on_the_same_port_is_refused(product: Product, tmp_path: Path) -> None:
+    with run(tmp_path, port=product.port) as second:
+        assert second.process.wait(20) == 1
+
+    assert "LAMPLIGHTER_PORT" in second.lines[-1]
+
+
+def test_what_runs_is_shown(product: Product) -> None:
+    until(lambda: any(re.search(r"SUCCEEDED +echo", line) for line in product.lines))
+
+
+def test_ctrl_c_leaves_no_process_and_no_port(product: Product, folder: Path) -> None:
+    """Last of those that share the product."""
+    issuer = json.loads((folder / "issuer.json").read_text())["issuer"].rpartition(":")[2]
+    ports = {product.port, int(issuer)}
+    children = descendants(product.process.pid)
+    assert all(map(is_listening, ports))
+    assert [line for line in commands(children) if line.endswith("/bin/ministack")]
+
+    assert product.end() == 0
+
+    assert product.lines[-1] == "ended"
+    assert not any(map(is_listening, ports))
+    assert not commands(children)
+
+
+def test_a_start_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    checkout = with_an_emulator_that(tmp_path, does="sleep 600 & sleep 1; exit 3")
+
+    with run(tmp_path, checkout=checkout) as product:
+        until(lambda: bool(emulator_of(product)))
+        children = descendants(product.process.pid)
+        assert product.process.wait(PATIENCE_S) == 1
+
+    assert "the emulator ended with code 3" in product.lines[-1]
+    assert not is_listening(product.port)
+    assert not commands(children)
+
+
+def test_a_run_that_is_killed_takes_its_children_with_it(tmp_path: Path) -> None:
+    checkout = with_an_emulator_that(tmp_path, does="sleep 600 & sleep 600")
+    with run(tmp_path, checkout=checkout) as product:
+        until(lambda: bool(emulator_of(product)))
+        children = descendants(product.process.pid)
+
+        product.end(signal.SIGKILL)
+
+        until(lambda: not commands(children))
+
+
+def with_an_emulator_that(folder: Path, *, does: str) -> Path:
+    """A checkout whose app is empty and whose emulator is a line of shell."""
+    app, emulator = folder / "infra" / "app.py", folder / ".venv-local" / "bin" / "ministack"
+    for file in (app, emulator):
+        file.parent.mkdir(parents=True)
+    app.write_text("")
+    emulator.write_text(f"#!/bin/sh\n{does}\n")
+    emulator.chmod(0o755)
+    return folder
+
+
+def emulator_of(product: Product) -> list[str]:
+    found = commands(descendants(product.process.pid))
+    return [line for line in found if line.endswith("/bin/ministack") and "guard.py" not in line]
+
+
+def finished(client: httpx.Client, job_id: str) -> Mapping[str, object]:
+    """The job's only execution, once it has ended."""
+    found: list[Mapping[str, object]] = []
+
+    def ended() -> bool:
+        found[:] = client.get(f"/v1/jobs/{job_id}/executions").json()["items"]
+        return [execution["status"] in FINAL for execution in found] == [True]
+
+    until(ended)
+    return found[0]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s"
+        time.sleep(0.05)
