@@ -37,9 +37,7 @@ def test_one_owner_holds_a_partition_while_a_second_is_refused(world: World) -> 
     answers = race(lambda n: acquire(world, f"owner-{n}", T), 10)
 
     assert [type(answer) for answer in answers].count(Grant) == 1
-    assert {answer.until for answer in answers if isinstance(answer, Held)} == {
-        T + PARTITION_LEASE
-    }
+    assert {answer.until for answer in answers if isinstance(answer, Held)} == {T + PARTITION_LEASE}
     assert isinstance(acquire(world, "late", T + PARTITION_LEASE - s(0.001)), Held)
 
 

@@ -34,6 +34,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from botocore.model import OperationModel
+
 from tests.support.sizes import AttributeValues, item_size
 
 WRITE_UNIT_BYTES: Final = 1024
@@ -46,12 +48,15 @@ USD_PER_MILLION_READS: Final = 0.125
 USD_PER_MILLION_SQS_REQUESTS: Final = 0.40
 
 _FREE: Final = re.compile("(Describe|List|Create|Delete|Update|Tag|Untag)(Table|Tables|TimeToLive)")
-_FREE_TOO: Final = re.compile("(Create|Delete|Purge)Queue|GetQueueUrl|SetQueueAttributes|ListQueues")
+_FREE_TOO: Final = re.compile(
+    "(Create|Delete|Purge)Queue|GetQueueUrl|SetQueueAttributes|ListQueues"
+)
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
-_NOTE: Final = "tests.support.meter"
 
 Item = AttributeValues
 Parameters = Mapping[str, Any]
+Context = dict[str, Any]
+"""What botocore hands from a call's first event to its last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +216,8 @@ class Meter:
         self._bills: list[Bill] = []
         self._tables: dict[str, Table] = {}
         self._lock = threading.RLock()
+        # Of this meter's own: several may listen to one client.
+        self._note = f"meter {id(self)}"
 
     def attach(self, *clients: Any) -> None:  # noqa: ANN401 -- botocore clients
         """Count what these clients, of DynamoDB or SQS, will call."""
@@ -234,16 +241,16 @@ class Meter:
             self._bills = [other for other in self._bills if other is not bill]
 
     def _on_parameters(
-        self, params: Parameters, model: Any, context: dict[str, Any], **_: object
+        self, params: Parameters, model: OperationModel, context: Context, **_: object
     ) -> None:
         if not self._bills:
             return
         if not is_free(model.name) and model.name not in _RULES:
             raise NotImplementedError(f"the meter has no rule for {model.name}")
-        context[_NOTE] = _Note(params=params)
+        context[self._note] = _Note(params=params)
 
-    def _on_call(self, model: Any, context: dict[str, Any], **_: object) -> None:
-        note: _Note | None = context.get(_NOTE)
+    def _on_call(self, model: OperationModel, context: Context, **_: object) -> None:
+        note: _Note | None = context.get(self._note)
         if note is None:
             return
         self._lock.acquire()
@@ -252,8 +259,10 @@ class Meter:
             for write in _writes_of(model.name, note.params, self.table)
         ]
 
-    def _on_answer(self, model: Any, context: dict[str, Any], parsed: Any, **_: object) -> None:
-        note: _Note | None = context.pop(_NOTE, None)
+    def _on_answer(
+        self, model: OperationModel, context: Context, parsed: Parameters, **_: object
+    ) -> None:
+        note: _Note | None = context.pop(self._note, None)
         if note is None:
             return
         try:
@@ -264,8 +273,8 @@ class Meter:
         finally:
             self._lock.release()
 
-    def _on_no_answer(self, context: dict[str, Any], **_: object) -> None:
-        if context.pop(_NOTE, None) is not None:
+    def _on_no_answer(self, context: Context, **_: object) -> None:
+        if context.pop(self._note, None) is not None:
             self._lock.release()
 
     def read(self, table: str, key: Item) -> Item | None:
@@ -325,9 +334,7 @@ def _index(described: Parameters, table_keys: Sequence[str]) -> Index:
     return Index(keys=keys, projected=frozenset([*table_keys, *keys, *included]))
 
 
-def _writes_of(
-    call: str, params: Parameters, table: Callable[[str], Table]
-) -> Iterator[Write]:
+def _writes_of(call: str, params: Parameters, table: Callable[[str], Table]) -> Iterator[Write]:
     """Every write, or mere check, that a call asks for, in its order."""
     match call:
         case "PutItem":
@@ -343,6 +350,8 @@ def _writes_of(
                     yield Write(table=one["TableName"], key=one["Key"], factor=2)
         case "BatchWriteItem":
             yield from _batch_writes(params["RequestItems"], table)
+        case _:
+            return
 
 
 def _put(params: Parameters, table: Callable[[str], Table], *, factor: int = 1) -> Write:
@@ -419,6 +428,8 @@ def _gets_of(
         case "TransactGetItems":
             for part in params["TransactItems"]:
                 yield part["Get"]["TableName"], [part["Get"]["Key"]], 2.0
+        case _:
+            raise ValueError(f"{call} gets nothing")
 
 
 def _consistency(params: Parameters) -> float:
@@ -454,7 +465,9 @@ def _received_bytes(message: Parameters) -> int:
 
 def _attribute_bytes(message: Parameters) -> int:
     return sum(
-        len(name) + len(value["DataType"]) + len(value.get("StringValue", "").encode())
+        len(name)
+        + len(value["DataType"])
+        + len(value.get("StringValue", "").encode())
         + len(value.get("BinaryValue", b""))
         for name, value in message.get("MessageAttributes", {}).items()
     )

@@ -5,7 +5,7 @@ two significant digits and one more; lists and maps are three bytes, one for eac
 and what they hold. The hundred bytes of overhead of storage are not part of a write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,26 +21,7 @@ def item_size(item: AttributeValues) -> int:
 def value_size(typed: Mapping[str, Any]) -> int:
     """Bytes of one value."""
     ((type_, value),) = typed.items()
-    match type_:
-        case "S":
-            return len(value.encode())
-        case "N":
-            return number_size(value)
-        case "B":
-            return len(value)
-        case "BOOL" | "NULL":
-            return 1
-        case "SS":
-            return sum(len(one.encode()) for one in value)
-        case "NS":
-            return sum(number_size(one) for one in value)
-        case "BS":
-            return sum(len(one) for one in value)
-        case "L":
-            return 3 + sum(1 + value_size(one) for one in value)
-        case "M":
-            return 3 + len(value) + item_size(value)
-    raise ValueError(f"no such type: {type_!r}")
+    return _SIZE_OF[type_](value)
 
 
 def number_size(text: str) -> int:
@@ -48,3 +29,29 @@ def number_size(text: str) -> int:
     sign, digits, _ = Decimal(text).as_tuple()
     significant = len("".join(map(str, digits)).strip("0"))
     return (significant + 1) // 2 + 1 + sign
+
+
+def _text_size(text: str) -> int:
+    return len(text.encode())
+
+
+def _list_size(values: Sequence[Mapping[str, Any]]) -> int:
+    return 3 + sum(1 + value_size(value) for value in values)
+
+
+def _map_size(values: AttributeValues) -> int:
+    return 3 + len(values) + item_size(values)
+
+
+_SIZE_OF: Mapping[str, Callable[[Any], int]] = {
+    "S": _text_size,
+    "N": number_size,
+    "B": len,
+    "BOOL": lambda _: 1,
+    "NULL": lambda _: 1,
+    "SS": lambda texts: sum(map(_text_size, texts)),
+    "NS": lambda numbers: sum(map(number_size, numbers)),
+    "BS": lambda blobs: sum(map(len, blobs)),
+    "L": _list_size,
+    "M": _map_size,
+}

@@ -93,8 +93,8 @@ def row(size: int = 20, sk: str = "a", **more: str) -> dict[str, Any]:
     }
 
 
-def put(lab: Lab, item: dict[str, Any], **condition: Any) -> None:
-    lab.dynamodb.put_item(TableName=TABLE, Item=item, **condition)
+def put(lab: Lab, item: dict[str, Any]) -> None:
+    lab.dynamodb.put_item(TableName=TABLE, Item=item)
 
 
 def update(lab: Lab, expression: str, sk: str = "a", **values: str) -> None:
@@ -123,7 +123,7 @@ def test_an_item_is_its_names_and_its_values() -> None:
     ("number", "size"),
     [
         *[("0", 1), ("7", 2), ("42", 2), ("123", 3), ("1234", 3), ("-5", 3)],
-        *[("1000", 2), ("0.05", 2), ("1.50", 2), ("1783821900000", 7), ("1783821900001", 8)],
+        *[("1000", 2), ("0.05", 2), ("1.50", 2), ("1783821900000", 5), ("1783821900001", 8)],
     ],
 )
 def test_a_number_is_a_byte_for_two_significant_digits_and_one(number: str, size: int) -> None:
@@ -202,7 +202,11 @@ def test_a_refused_put_costs_the_larger_item_and_touches_no_index(lab: Lab) -> N
     put(lab, row(20))
 
     with lab.meter.path() as bill, pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        put(lab, row(1500, k_all="k"), ConditionExpression="attribute_not_exists(pk)")
+        lab.dynamodb.put_item(
+            TableName=TABLE,
+            Item=row(1500, k_all="k"),
+            ConditionExpression="attribute_not_exists(pk)",
+        )
 
     assert costs(bill) == (2, 0, 0, 0)
 
@@ -398,7 +402,7 @@ def test_a_transaction_of_gets_costs_twice(lab: Lab) -> None:
     assert costs(bill) == (0, 0, 4 + 2, 0)
 
 
-def query(lab: Lab, **more: Any) -> None:
+def query(lab: Lab, **more: Any) -> None:  # noqa: ANN401 -- as the client's
     lab.dynamodb.query(
         **{
             "TableName": TABLE,

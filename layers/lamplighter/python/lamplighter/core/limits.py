@@ -64,6 +64,11 @@ ERROR_MESSAGE_MAX_CHARS: Final = 500
 HISTORY_MAX_ATTEMPTS: Final = 20
 NAME_MAX_CHARS: Final = 128
 EXECUTION_KEPT: Final = timedelta(days=7)
+# Past its time. A pointer that goes before dispatch came to it is a retry or a check lost for
+# good (P7), so it outlasts any outage; there are few of them.
+POINTER_KEPT: Final = timedelta(days=30)
+MESSAGE_MAX_BYTES: Final = 300  # ids and instants only; ten of them are one request to SQS
+LAYOUT_FRESH: Final = timedelta(seconds=60)  # a change takes effect at a minute ahead of that
 # A payload of its own outlives its row by far: late is never never.
 PAYLOAD_KEPT: Final = timedelta(days=366)
 IDEMPOTENCY_KEPT: Final = timedelta(days=7)

@@ -41,9 +41,10 @@ class MemoryQueue:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def send(self, outgoing: Sequence[Outgoing], *, now: datetime) -> None:
+        # All of them first: nothing is sent when one cannot be.
+        delays = [timedelta(seconds=delay_s(one.message.due_at, now)) for one in outgoing]
         with self._lock:
-            for one in outgoing:
-                delay = timedelta(seconds=delay_s(one.message.due_at, now))
+            for one, delay in zip(outgoing, delays, strict=True):
                 id = next(self._ids)
                 self._stored[id] = _Stored(
                     id=id,

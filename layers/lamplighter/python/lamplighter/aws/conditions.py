@@ -1,0 +1,319 @@
+"""Every conditional write, by name: what it changes, and each clause with the case it admits.
+
+A write whose condition does not hold answers with the item as it was found (ALL_OLD), so
+that nobody has to read it again to learn why.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from boto3.dynamodb.conditions import Attr, ConditionBase, ConditionExpressionBuilder
+
+from lamplighter.aws import items, schema
+from lamplighter.aws.items import Values
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    job_key,
+    partition_key,
+    through,
+    to_ms,
+)
+from lamplighter.core.lease import Grant, Intent, Work
+from lamplighter.core.lifecycle import Event, State, event_to, sources_of
+from lamplighter.core.model import Execution, Job, JobStatus, Token
+from lamplighter.core.outcome import taken_over
+
+_ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+_FRESH: Final = sources_of(Event.CLAIM) - {State.RUNNING}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Put:
+    """A whole item, made if the condition holds."""
+
+    values: Values
+    condition: ConditionBase
+
+    def request(self, table: str) -> dict[str, Any]:
+        """A transaction's Put; PutItem takes the same parameters."""
+        return {
+            "TableName": table,
+            "Item": items.marshal(self.values),
+            **_condition(self.condition),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """Attributes changed in one item, if the condition holds.
+
+    `changes`: set, or removed where None. `first`: set only where there is none yet.
+    `add`: added to the number that is there. `proof`: what the item has if this very write
+    was made already, its answer lost, and it was sent again; empty where nothing can tell.
+    """
+
+    key: tuple[str, str]
+    condition: ConditionBase
+    changes: Values = field(default_factory=dict)
+    first: Values = field(default_factory=dict)
+    add: Values = field(default_factory=dict)
+    proof: Values = field(default_factory=dict)
+
+    def request(self, table: str) -> dict[str, Any]:
+        """A transaction's Update; UpdateItem takes the same parameters."""
+        condition, expression = _condition(self.condition), _expression(self)
+        return {
+            "TableName": table,
+            "Key": items.marshal(items.key_values(self.key)),
+            "UpdateExpression": expression.text,
+            **condition,
+            "ExpressionAttributeNames": {
+                **condition["ExpressionAttributeNames"],
+                **expression.names,
+            },
+            "ExpressionAttributeValues": {
+                **condition.get("ExpressionAttributeValues", {}),
+                **expression.values,
+            },
+        }
+
+    def was_made(self, found: Values | None) -> bool:
+        """Whether an item shows that this very write took effect before."""
+        return (
+            found is not None
+            and bool(self.proof)
+            and all(found.get(name) == value for name, value in self.proof.items())
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A condition on an item that a transaction does not write."""
+
+    key: tuple[str, str]
+    condition: ConditionBase
+
+    def request(self, table: str) -> dict[str, Any]:
+        """A transaction's ConditionCheck."""
+        return {
+            "TableName": table,
+            "Key": items.marshal(items.key_values(self.key)),
+            **_condition(self.condition),
+        }
+
+
+Write = Put | Update | Check
+
+
+def made_once(values: Values) -> Put:
+    """An item that is made unless there is one."""
+    return Put(values=values, condition=Attr(schema.PARTITION_KEY).not_exists())
+
+
+def claim(
+    id: ExecutionId,
+    *,
+    attempt: int,
+    token: Token,
+    worker: str,
+    now: datetime,
+    lease_until: datetime,
+) -> Update:
+    """The one write that takes an execution; of any number of callers one finds it so."""
+    held_by_nobody = Attr(items.STATE).is_in(sorted(_FRESH))
+    this_try = Attr(items.ATTEMPT).eq(attempt)
+    # The sort key starts with run_at: the row lies before everything later than now.
+    run_at_is_past = Attr(schema.SORT_KEY).lt(through(now))
+    retry_is_due = Attr(items.NEXT_RUN_AT).not_exists() | Attr(items.NEXT_RUN_AT).lte(to_ms(now))
+    return Update(
+        key=items.execution_key(id),
+        condition=held_by_nobody & this_try & run_at_is_past & retry_is_due,
+        changes=_held(token=token, worker=worker, now=now, lease_until=lease_until),
+        first={items.FIRST_STARTED_AT: to_ms(now)},
+        proof={items.TOKEN: token},
+    )
+
+
+def take_over(
+    holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+) -> Update:
+    """Take a row from a holder who has neither beaten nor finished since it was read."""
+    if holder.lease_until is None:
+        raise ValueError(f"nobody holds {holder.id}")
+    same_holder = Attr(items.TOKEN).eq(holder.token)
+    no_beat_since = Attr(items.LEASE_UNTIL).eq(to_ms(holder.lease_until))
+    return Update(
+        key=items.execution_key(holder.id),
+        condition=same_holder & no_beat_since,
+        changes={
+            **_held(token=token, worker=worker, now=now, lease_until=lease_until),
+            **items.crash_values(taken_over(holder)),
+        },
+        proof={items.TOKEN: token},
+    )
+
+
+def extend(id: ExecutionId, *, token: Token, lease_until: datetime) -> Update:
+    """Move the lease's end, forward only."""
+    still_ours = Attr(items.TOKEN).eq(token)
+    # A beat that was sent, timed out, and arrives after the next one must not move it back.
+    not_overtaken = Attr(items.LEASE_UNTIL).lte(to_ms(lease_until))
+    return Update(
+        key=items.execution_key(id),
+        condition=still_ours & not_overtaken,
+        changes={items.LEASE_UNTIL: to_ms(lease_until)},
+    )
+
+
+def settle(after: Execution, *, token: Token) -> Update:
+    """What a try led to, from the one who holds it."""
+    still_ours = Attr(items.TOKEN).eq(token)
+    outcome = items.outcome_values(after)
+    return Update(
+        key=items.execution_key(after.id), condition=still_ours, changes=outcome, proof=outcome
+    )
+
+
+def end(before: Execution, after: Execution) -> Update:
+    """An end without a try, of a row that is as it was read.
+
+    Raises ValueError when the lifecycle has no such step: a bug of the caller.
+    """
+    if before.state not in sources_of(event_to(after.state)):
+        raise ValueError(f"{before.id}: {before.state} does not become {after.state}")
+    same_state = Attr(items.STATE).eq(before.state.value)
+    same_try = Attr(items.ATTEMPT).eq(before.attempt)
+    outcome = items.outcome_values(after)
+    return Update(
+        key=items.execution_key(before.id),
+        condition=same_state & same_try,
+        changes=outcome,
+        proof=outcome,
+    )
+
+
+def request_cancel(id: ExecutionId, *, now: datetime) -> Update:
+    """A mark that the holder's next beat sees; the first request's instant stays."""
+    is_running = Attr(items.STATE).eq(State.RUNNING.value)
+    return Update(
+        key=items.execution_key(id),
+        condition=is_running,
+        first={items.CANCEL_REQUESTED_AT: to_ms(now)},
+    )
+
+
+def count_undeliverable(id: ExecutionId) -> Update:
+    """One more landing in a dead-letter queue, of a row that exists."""
+    exists = Attr(schema.PARTITION_KEY).exists()
+    return Update(key=items.execution_key(id), condition=exists, add={items.UNDELIVERABLE: 1})
+
+
+def job_is_at(id: JobId, version: int) -> Check:
+    """The job is what the decision was made on."""
+    return Check(key=job_key(id), condition=Attr(items.VERSION).eq(version))
+
+
+def delete_job(job: Job) -> Update:
+    """The next version, DELETED and in no list, of a job that is as it was read."""
+    same_version = Attr(items.VERSION).eq(job.version)
+    return Update(
+        key=job_key(job.id),
+        condition=same_version,
+        changes={
+            items.VERSION: job.version + 1,
+            items.STATUS: JobStatus.DELETED.value,
+            schema.JOBS_OWNER_KEY: None,
+        },
+    )
+
+
+def acquire(
+    work: Work, *, owner: str, call: str, now: datetime, until: datetime, start: Position
+) -> Update:
+    """Take a lease that is free, at the next epoch; `call` tells this call from all others."""
+    never_taken = Attr(schema.PARTITION_KEY).not_exists()
+    run_out = Attr(items.LEASE_UNTIL).lte(to_ms(now))
+    return Update(
+        key=partition_key(work.partition, work.kind),
+        condition=never_taken | run_out,
+        changes={
+            items.LEASE_OWNER: owner,
+            items.LEASE_CALL: call,
+            items.LEASE_UNTIL: to_ms(until),
+        },
+        first={items.WATERMARK: start},
+        add={items.EPOCH: 1},
+        proof={items.LEASE_CALL: call},
+    )
+
+
+def advance(grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime) -> Update:
+    """The page behind committed, the page ahead declared, by the owner of this epoch."""
+    same_epoch = Attr(items.EPOCH).eq(grant.epoch)
+    # A write that was sent, timed out, and arrives after the next one must not undo it.
+    not_overtaken = Attr(items.WATERMARK).lte(watermark)
+    return Update(
+        key=partition_key(grant.work.partition, grant.work.kind),
+        condition=same_epoch & not_overtaken,
+        changes={
+            items.WATERMARK: watermark,
+            items.INTENT: None if intent is None else items.intent_values(intent),
+            items.LEASE_UNTIL: to_ms(until),
+        },
+    )
+
+
+def _held(*, token: Token, worker: str, now: datetime, lease_until: datetime) -> Values:
+    return {
+        items.STATE: State.RUNNING.value,
+        items.TOKEN: token,
+        items.LEASE_UNTIL: to_ms(lease_until),
+        items.WORKER: worker,
+        items.STARTED_AT: to_ms(now),
+        items.NEXT_RUN_AT: None,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Expression:
+    text: str
+    names: Mapping[str, str]
+    values: Mapping[str, Any]
+
+
+def _expression(update: Update) -> _Expression:
+    set_to = {name: value for name, value in update.changes.items() if value is not None}
+    values = items.marshal({**set_to, **update.first, **update.add})
+    # Every name has a placeholder: some are reserved words, or will be.
+    name_of = {name: f"#u{i}" for i, name in enumerate({**update.changes, **values})}
+    value_of = {name: f":u{i}" for i, name in enumerate(values)}
+    clauses = {
+        "SET": [f"{name_of[name]} = {value_of[name]}" for name in set_to]
+        + [
+            f"{name_of[name]} = if_not_exists({name_of[name]}, {value_of[name]})"
+            for name in update.first
+        ],
+        "REMOVE": [name_of[name] for name in update.changes if name not in set_to],
+        "ADD": [f"{name_of[name]} {value_of[name]}" for name in update.add],
+    }
+    return _Expression(
+        text=" ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts),
+        names={placeholder: name for name, placeholder in name_of.items()},
+        values={value_of[name]: value for name, value in values.items()},
+    )
+
+
+def _condition(condition: ConditionBase) -> Mapping[str, Any]:
+    built = ConditionExpressionBuilder().build_expression(condition)
+    values = items.marshal(built.attribute_value_placeholders)
+    return {
+        "ConditionExpression": built.condition_expression,
+        "ExpressionAttributeNames": built.attribute_name_placeholders,
+        # An empty map is refused.
+        **({"ExpressionAttributeValues": values} if values else {}),
+        **_ALL_OLD,
+    }

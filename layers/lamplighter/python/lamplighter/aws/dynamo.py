@@ -1,0 +1,244 @@
+"""DynamoDB's calls as the stores need them: bounded, followed to their end, typed.
+
+Values go in and come out in Python's types. What botocore raises is translated; what an
+answer leaves undone (unprocessed keys, empty pages with a continuation key, a transaction in
+the way) is followed here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder, Key
+
+from lamplighter.aws import items
+from lamplighter.aws.conditions import Check, Put, Update, Write
+from lamplighter.aws.failures import (
+    AttributeValues,
+    CallRefused,
+    Cancelled,
+    ConditionUnmet,
+    translated,
+)
+from lamplighter.aws.items import Values
+from lamplighter.aws.patience import Fan, Patience
+from lamplighter.core.errors import Contended, Unavailable
+from lamplighter.core.limits import DYNAMODB_BATCH_GET, DYNAMODB_TRANSACT_ITEMS
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmet:
+    """A condition that did not hold: nothing was written. `found` is the item as it was."""
+
+    found: Values | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """Items of one Query, in order; `last` is where it stopped, None at the end."""
+
+    values: Sequence[Values]
+    last: Values | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """A secondary index and the names of its two keys."""
+
+    table: str
+    name: str
+    partition: str
+    sort: str
+
+
+class Dynamo:
+    """One client, some patience, a few threads."""
+
+    def __init__(self, client: "DynamoDBClient", *, patience: Patience, fan: Fan) -> None:
+        self._client = client
+        self._patience = patience
+        self.fan = fan
+
+    def get(self, table: str, key: tuple[str, str]) -> Values | None:
+        """The item as of now, strongly consistent."""
+        with translated("GetItem"):
+            answer = self._client.get_item(
+                TableName=table, Key=items.marshal(items.key_values(key)), ConsistentRead=True
+            )
+        return items.unmarshal(answer["Item"]) if "Item" in answer else None
+
+    def get_many(
+        self, table: str, keys: Sequence[tuple[str, str]], *, consistent: bool
+    ) -> Sequence[Values]:
+        """The items that exist, in no order; each key is read once."""
+        wanted = [*dict.fromkeys(keys)]
+        chunks = [
+            wanted[i : i + DYNAMODB_BATCH_GET] for i in range(0, len(wanted), DYNAMODB_BATCH_GET)
+        ]
+        read = self.fan.each(lambda chunk: self._batch_get(table, chunk, consistent), chunks)
+        return [values for part in read for values in part]
+
+    def query(
+        self, table: str, condition: ConditionBase, *, limit: int, index: str | None = None
+    ) -> Read:
+        """About the first `limit` items; an empty answer that is not the end is followed."""
+        request = _query_request(table, condition, limit)
+        # An index cannot be read consistently.
+        return self._read(request | ({"IndexName": index} if index else {"ConsistentRead": True}))
+
+    def newest(
+        self, index: Index, partitions: Iterable[str], *, before: str | None, limit: int
+    ) -> list[str]:
+        """Sort keys of several partitions of an index, the last ones first.
+
+        Only those before `before`; fewer than `limit` means that there are no more.
+        """
+        parts = self.fan.each(
+            lambda partition: self._last_of(index, partition, before, limit), partitions
+        )
+        return sorted((key for part in parts for key in part), reverse=True)[:limit]
+
+    def put(self, table: str, put: Put) -> Unmet | None:
+        """Make the item; None when it was made."""
+        answer = self._write("PutItem", self._client.put_item, put.request(table))
+        return answer if isinstance(answer, Unmet) else None
+
+    def update(self, table: str, update: Update) -> Values | Unmet:
+        """The item as it is after the update.
+
+        An update that had taken effect already, its answer lost, counts as done.
+        """
+        request = {**update.request(table), "ReturnValues": "ALL_NEW"}
+        answer = self._write("UpdateItem", self._client.update_item, request)
+        if not isinstance(answer, Unmet):
+            return items.unmarshal(answer["Attributes"])
+        if answer.found is not None and update.was_made(answer.found):
+            return answer.found
+        return answer
+
+    def transact(self, writes: Sequence[tuple[str, Write]]) -> Sequence[Unmet | None] | None:
+        """All of the writes or none: None when all were made, else one answer for each.
+
+        botocore gives each call a token of its own, and repeats it with that token.
+        """
+        if len(writes) > DYNAMODB_TRANSACT_ITEMS:
+            raise ValueError(f"{len(writes)} writes in a transaction")
+        parts: Any = [_part(table, write) for table, write in writes]
+
+        def attempt() -> Sequence[Unmet | None] | None:
+            try:
+                with translated("TransactWriteItems"):
+                    self._client.transact_write_items(TransactItems=parts)
+            except Cancelled as cancelled:
+                return _answers(cancelled)
+            return None
+
+        return self._patience.through_contention(attempt)
+
+    def _write(
+        self, name: str, call: Callable[..., Any], request: Mapping[str, Any]
+    ) -> Mapping[str, Any] | Unmet:
+        def attempt() -> Mapping[str, Any] | Unmet:
+            try:
+                with translated(name):
+                    answer: Mapping[str, Any] = call(**request)
+            except ConditionUnmet as unmet:
+                return Unmet(found=_found(unmet.found))
+            return answer
+
+        return self._patience.through_contention(attempt)
+
+    def _last_of(self, index: Index, partition: str, before: str | None, limit: int) -> list[str]:
+        condition: ConditionBase = Key(index.partition).eq(partition)
+        if before is not None:
+            condition &= Key(index.sort).lt(before)
+        request = _query_request(index.table, condition, limit)
+        request |= {"IndexName": index.name, "ScanIndexForward": False}
+        found: list[str] = []
+        while True:
+            read = self._read(request)
+            found += (values[index.sort] for values in read.values)
+            if read.last is None or len(found) >= limit:
+                return found
+            request["ExclusiveStartKey"] = items.marshal(read.last)
+
+    def _read(self, request: dict[str, Any]) -> Read:
+        while True:
+            with translated("Query"):
+                answer = self._client.query(**request)
+            last = answer.get("LastEvaluatedKey")
+            if answer["Items"] or not last:
+                return Read(
+                    values=[items.unmarshal(item) for item in answer["Items"]],
+                    last=items.unmarshal(last) if last else None,
+                )
+            request = request | {"ExclusiveStartKey": last}
+
+    def _batch_get(
+        self, table: str, keys: Sequence[tuple[str, str]], consistent: bool
+    ) -> Sequence[Values]:
+        return [*self._batches(table, keys, consistent)]
+
+    def _batches(
+        self, table: str, keys: Sequence[tuple[str, str]], consistent: bool
+    ) -> Iterator[Values]:
+        marshalled = [items.marshal(items.key_values(key)) for key in keys]
+        request: Any = {table: {"Keys": marshalled, "ConsistentRead": consistent}}
+        for _ in self._patience.each_try():
+            with translated("BatchGetItem"):
+                answer = self._client.batch_get_item(RequestItems=request)
+            yield from (items.unmarshal(item) for item in answer["Responses"].get(table, []))
+            request = answer.get("UnprocessedKeys")
+            if not request:
+                return
+        raise Unavailable(f"BatchGetItem: {len(request[table]['Keys'])} keys were not read")
+
+
+def _query_request(table: str, condition: ConditionBase, limit: int) -> dict[str, Any]:
+    built = ConditionExpressionBuilder().build_expression(condition, is_key_condition=True)
+    return {
+        "TableName": table,
+        "KeyConditionExpression": built.condition_expression,
+        "ExpressionAttributeNames": built.attribute_name_placeholders,
+        "ExpressionAttributeValues": items.marshal(built.attribute_value_placeholders),
+        "Limit": limit,
+    }
+
+
+def _part(table: str, write: Write) -> Mapping[str, Any]:
+    match write:
+        case Put():
+            return {"Put": write.request(table)}
+        case Update():
+            return {"Update": write.request(table)}
+        case Check():
+            return {"ConditionCheck": write.request(table)}
+        case other:
+            assert_never(other)
+
+
+def _answers(cancelled: Cancelled) -> Sequence[Unmet | None]:
+    """One answer for each write, where a condition was in the way.
+
+    Raises Contended where only another writer was, Unavailable where DynamoDB asks us to slow
+    down, CallRefused for anything else.
+    """
+    if any(reason.is_unmet for reason in cancelled.reasons):
+        return [
+            Unmet(found=_found(reason.found)) if reason.is_unmet else None
+            for reason in cancelled.reasons
+        ]
+    message = f"TransactWriteItems: {cancelled}"
+    codes = {reason.code for reason in cancelled.reasons} - {"None"}
+    if codes == {"TransactionConflict"}:
+        raise Contended(message) from cancelled
+    if codes <= {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}:
+        raise Unavailable(message) from cancelled
+    raise CallRefused(message) from cancelled
+
+
+def _found(item: AttributeValues | None) -> Values | None:
+    return None if item is None else items.unmarshal(item)

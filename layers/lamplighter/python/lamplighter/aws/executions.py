@@ -1,0 +1,230 @@
+"""`ports.Executions` on the executions table."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from boto3.dynamodb.conditions import Key
+
+from lamplighter.aws import conditions, items, schema
+from lamplighter.aws.dynamo import Dynamo, Index, Unmet
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Minute,
+    Position,
+    body_of,
+    bucket_key,
+    execution_id_at,
+    owner_keys,
+    payload_key,
+)
+from lamplighter.core.errors import LostClaim, NotFound, VersionMoved
+from lamplighter.core.model import Execution, Owner, Payload, Pointer, Token
+from lamplighter.ports import Page, Refusal
+
+# Sorts after a position and before or at every row that follows it.
+_NEXT = "0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What one shard had; `stopped_at` is how far it was read, None when to its end."""
+
+    rows: Sequence[Execution | Pointer]
+    stopped_at: Position | None
+
+
+class DynamoExecutions:
+    """Each execution is one row in the bucket of its run_at; a write is one conditional call."""
+
+    def __init__(self, dynamo: Dynamo, *, table: str, jobs_table: str | None) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._jobs_table = jobs_table
+        self._by_owner = _index(table, schema.BY_OWNER, schema.OWNER_KEY)
+        self._needs_attention = _index(table, schema.NEEDS_ATTENTION, schema.ATTENTION_KEY)
+
+    def put(self, rows: Sequence[Execution]) -> Sequence[Execution]:
+        return self._dynamo.fan.each(self._put, rows)
+
+    def point(self, pointers: Sequence[Pointer]) -> None:
+        self._dynamo.fan.each(self._point, pointers)
+
+    def get(self, id: ExecutionId) -> Execution | None:
+        values = self._dynamo.get(self._table, items.execution_key(id))
+        return None if values is None else items.execution_from(values)
+
+    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
+        keys = [items.execution_key(id) for id in ids]
+        found = self._dynamo.get_many(self._table, keys, consistent=False)
+        rows = (items.execution_from(values) for values in found)
+        return {row.id: row for row in rows}
+
+    def due(
+        self, minute: Minute, shards: Sequence[int], *, after: Position, until: Position, limit: int
+    ) -> Page:
+        if after >= until:
+            return Page(rows=[], reached=until)
+        share = -(-limit // len(shards))
+        parts = self._dynamo.fan.each(
+            lambda shard: self._part(bucket_key(minute, shard), after, until, share), shards
+        )
+        stops = [part.stopped_at for part in parts if part.stopped_at is not None]
+        # No further than the shard that was read the least: beyond it rows are missing.
+        reached = min(stops, default=until)
+        rows = sorted(
+            (row for part in parts for row in part.rows if _position_of(row) <= reached),
+            key=_position_of,
+        )
+        if len(rows) <= limit:
+            return Page(rows=rows, reached=reached)
+        return Page(rows=rows[:limit], reached=_position_of(rows[limit - 1]))
+
+    def claim(
+        self,
+        id: ExecutionId,
+        *,
+        attempt: int,
+        token: Token,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Execution | Refusal:
+        return self._row_or_refusal(
+            conditions.claim(
+                id, attempt=attempt, token=token, worker=worker, now=now, lease_until=lease_until
+            )
+        )
+
+    def take_over(
+        self, holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+    ) -> Execution | Refusal:
+        return self._row_or_refusal(
+            conditions.take_over(
+                holder, token=token, worker=worker, now=now, lease_until=lease_until
+            )
+        )
+
+    def extend(self, id: ExecutionId, *, token: Token, lease_until: datetime) -> Execution:
+        row = self._row_or_refusal(conditions.extend(id, token=token, lease_until=lease_until))
+        if isinstance(row, Execution):
+            return row
+        if row.found is not None and row.found.token == token:
+            return row.found
+        raise LostClaim(id)
+
+    def settle(
+        self, after: Execution, *, token: Token, job_version: int | None = None
+    ) -> Execution:
+        update = conditions.settle(after, token=token)
+        if job_version is None:
+            answer = self._row_or_refusal(update)
+        else:
+            answer = self._if_job_is_at(job_version, update, after)
+        if isinstance(answer, Refusal):
+            raise LostClaim(after.id)
+        return answer
+
+    def end(
+        self, before: Execution, after: Execution, *, job_version: int | None = None
+    ) -> Execution | Refusal:
+        update = conditions.end(before, after)
+        if job_version is None:
+            return self._row_or_refusal(update)
+        return self._if_job_is_at(job_version, update, after)
+
+    def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
+        return self._row_or_refusal(conditions.request_cancel(id, now=now))
+
+    def count_undeliverable(self, id: ExecutionId) -> Execution | None:
+        answer = self._row_or_refusal(conditions.count_undeliverable(id))
+        return answer if isinstance(answer, Execution) else None
+
+    def put_payload(self, id: JobId, payload: Payload, *, kept_until: datetime | None) -> None:
+        values = items.payload_values(id, payload, kept_until)
+        # One that exists is the same: an earlier try's.
+        self._dynamo.put(self._table, conditions.made_once(values))
+
+    def get_payload(self, id: JobId, version: int) -> str:
+        values = self._dynamo.get(self._table, payload_key(id, version))
+        if values is None:
+            raise NotFound(kind="payload", id=id)
+        text: str = values[items.TEXT]
+        return text
+
+    def of_owner(
+        self, owner: Owner, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        return self._newest(self._by_owner, owner, before, limit)
+
+    def needing_attention(
+        self, owner: Owner, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        return self._newest(self._needs_attention, owner, before, limit)
+
+    def _put(self, row: Execution) -> Execution:
+        values = items.execution_values(row)
+        unmet = self._dynamo.put(self._table, conditions.made_once(values))
+        return items.execution_from((unmet and unmet.found) or values)
+
+    def _point(self, pointer: Pointer) -> None:
+        self._dynamo.put(self._table, conditions.made_once(items.pointer_values(pointer)))
+
+    def _part(self, bucket: str, after: Position, until: Position, limit: int) -> _Part:
+        in_bucket = Key(schema.PARTITION_KEY).eq(bucket)
+        past_after = Key(schema.SORT_KEY).between(after + _NEXT, until)
+        read = self._dynamo.query(self._table, in_bucket & past_after, limit=limit)
+        return _Part(
+            rows=[items.row_from(values) for values in read.values],
+            stopped_at=None if read.last is None else Position(read.last[schema.SORT_KEY]),
+        )
+
+    def _row_or_refusal(self, update: conditions.Update) -> Execution | Refusal:
+        answer = self._dynamo.update(self._table, update)
+        if isinstance(answer, Unmet):
+            return _refusal(answer)
+        return items.execution_from(answer)
+
+    def _if_job_is_at(
+        self, version: int, update: conditions.Update, after: Execution
+    ) -> Execution | Refusal:
+        """The update and a look at the job, in one transaction.
+
+        A transaction does not answer with what it wrote: a cancel that was requested since
+        `after` was made is in the row, not in the answer.
+        """
+        if self._jobs_table is None:
+            raise ValueError("a function without the jobs table cannot check a job's version")
+        unmet = self._dynamo.transact(
+            [
+                (self._table, update),
+                (self._jobs_table, conditions.job_is_at(after.job_id, version)),
+            ]
+        )
+        if unmet is None:
+            return items.execution_from(items.execution_values(after))
+        row, _ = unmet
+        if row is None:
+            raise VersionMoved(job_id=after.job_id, version=version)
+        if row.found is not None and update.was_made(row.found):
+            return items.execution_from(row.found)
+        return _refusal(row)
+
+    def _newest(
+        self, index: Index, owner: Owner, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        keys = self._dynamo.newest(index, owner_keys(owner), before=before, limit=limit)
+        return [execution_id_at(Position(key)) for key in keys]
+
+
+def _index(table: str, name: str, partition: str) -> Index:
+    return Index(table=table, name=name, partition=partition, sort=schema.SORT_KEY)
+
+
+def _refusal(unmet: Unmet) -> Refusal:
+    return Refusal(found=None if unmet.found is None else items.execution_from(unmet.found))
+
+
+def _position_of(row: Execution | Pointer) -> Position:
+    return row.position if isinstance(row, Pointer) else body_of(row.id)

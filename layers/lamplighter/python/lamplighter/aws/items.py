@@ -1,0 +1,547 @@
+"""Executions, pointers, jobs, keys and leases as DynamoDB items, and back.
+
+Every attribute's name is declared here or in `schema`, once. Names are short because each
+byte of a row is paid for at every write: a plain row with a 512-byte payload stays under one
+write unit. What another attribute already says is left out: the owner is part of the index
+key, run_at and the id are the sort key. Instants are whole milliseconds. Status is in no
+index key.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from lamplighter.aws import schema
+from lamplighter.core import limits
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    body_of,
+    execution_id_at,
+    from_ms,
+    idempotency_key,
+    job_key,
+    one_off_job_id,
+    owner_key_of,
+    owner_of,
+    payload_key,
+    place_of,
+    row_key,
+    to_ms,
+)
+from lamplighter.core.lease import Grant, Intent, Layout, Work
+from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
+from lamplighter.core.model import (
+    Attempt,
+    Execution,
+    Job,
+    JobStatus,
+    MisfirePolicy,
+    Owner,
+    Payload,
+    Pointer,
+    PointerKind,
+    Spec,
+    Trigger,
+)
+from lamplighter.core.retry import Failure, Kind, RetryPolicy
+from lamplighter.core.schedule import Schedule
+from lamplighter.ports import KeyRecord
+
+Values = Mapping[str, Any]
+"""An item, or a part of one, in Python's types. None: the attribute is not there."""
+
+# Of an execution, and of what refers to one.
+STATE: Final = "st"
+ATTEMPT: Final = "at"
+TOKEN: Final = "tk"  # noqa: S105 -- an attribute's name
+LEASE_UNTIL: Final = "lu"
+WORKER: Final = "wk"
+NEXT_RUN_AT: Final = "nx"
+STARTED_AT: Final = "sa"
+FIRST_STARTED_AT: Final = "fs"
+FINISHED_AT: Final = "fa"
+RESULT: Final = "rs"
+ERROR: Final = "er"
+REASON: Final = "rn"
+ATTEMPTS: Final = "as"
+CRASHES: Final = "cr"
+UNDELIVERABLE: Final = "ud"
+CANCEL_REQUESTED_AT: Final = "cx"
+SENT_DIRECTLY: Final = "sd"
+SCHEDULED_FOR: Final = "sf"
+CREATED_AT: Final = "ca"
+TRIGGER: Final = "tr"
+JOB_ID: Final = "ji"
+JOB_VERSION: Final = "jv"
+TASK: Final = "tn"
+QUEUE: Final = "qu"
+SPEC: Final = "sp"
+TRACEPARENT: Final = "tp"
+
+# Of a pointer.
+POINTER_KIND: Final = "pt"
+POINTS_AT: Final = "ei"
+DUE_AT: Final = "du"
+
+# Of a job and of an idempotency key.
+VERSION: Final = "v"
+STATUS: Final = "st"
+OWNER: Final = "ow"
+NAME: Final = "nm"
+SCHEDULE: Final = "sc"
+MISFIRE: Final = "mf"
+KEY: Final = "ky"
+FINGERPRINT: Final = "fp"
+ANSWER: Final = "an"
+
+# Of a payload that is an item of its own.
+TEXT: Final = "tx"
+
+# Of a partition's lease and of the layout.
+LEASE_OWNER: Final = "ow"
+LEASE_CALL: Final = "lc"
+EPOCH: Final = "ep"
+WATERMARK: Final = "wm"
+INTENT: Final = "in"
+SHARDS: Final = "sh"
+PARTITIONS: Final = "pn"
+EFFECTIVE_FROM: Final = "ef"
+
+# Inside a spec.
+_PAYLOAD_TEXT: Final = "p"
+_PAYLOAD_BYTES: Final = "b"
+_PAYLOAD_VERSION: Final = "v"
+_RETRY: Final = "r"
+_TIMEOUT_MS: Final = "t"
+# Inside an attempt.
+_NUMBER: Final = "n"
+_STARTED: Final = "s"
+_FINISHED: Final = "f"
+_WORKER: Final = "w"
+_LED_TO: Final = "l"
+_FAILURE: Final = "e"
+# Inside a failure.
+_KIND: Final = "k"
+_TYPE: Final = "t"
+_MESSAGE: Final = "m"
+_RETRY_AFTER_MS: Final = "ra"
+# Inside an intent.
+_AFTER: Final = "a"
+_UNTIL: Final = "u"
+_DECIDED_AT: Final = "d"
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_SERIALIZER: Final = TypeSerializer()
+_DESERIALIZER: Final = TypeDeserializer()
+
+
+def marshal(values: Values) -> dict[str, Any]:
+    """The item as the client takes it; what is None is left out."""
+    return {
+        name: _SERIALIZER.serialize(value) for name, value in values.items() if value is not None
+    }
+
+
+def unmarshal(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `marshal`; numbers are Decimals."""
+    return {name: _DESERIALIZER.deserialize(value) for name, value in item.items()}
+
+
+def key_values(key: tuple[str, str]) -> dict[str, Any]:
+    """The two key attributes of an item."""
+    return {schema.PARTITION_KEY: key[0], schema.SORT_KEY: key[1]}
+
+
+def ms_up(instant: datetime) -> int:
+    """Whole milliseconds since 1970, rounded up: for what must not happen before it."""
+    ms = to_ms(instant)
+    return ms if from_ms(ms) == instant else ms + 1
+
+
+def execution_key(id: ExecutionId) -> tuple[str, str]:
+    """Where an execution's row lies: its id says so."""
+    return row_key(body_of(id))
+
+
+def execution_values(row: Execution) -> Values:
+    """The whole row. Raises ValueError when its id says another run_at than it has."""
+    place = place_of(row.id)
+    if to_ms(place.at) != to_ms(row.run_at):
+        raise ValueError(f"{row.id} lies at {place.at}, not at its run_at {row.run_at}")
+    if row.spec is not None and (row.spec.task, row.spec.queue) != (row.task, row.queue):
+        raise ValueError(f"{row.id} runs {row.task!r}, its definition {row.spec.task!r}")
+    is_one_off = row.job_id == one_off_job_id(row.id)
+    return {
+        **key_values(execution_key(row.id)),
+        schema.OWNER_KEY: owner_key_of(row.owner, row.id),
+        JOB_ID: None if is_one_off else row.job_id,
+        TRIGGER: None if row.trigger is _implied_trigger(is_one_off) else row.trigger.value,
+        JOB_VERSION: None if row.job_version == 1 else row.job_version,
+        TASK: row.task,
+        QUEUE: row.queue,
+        SPEC: None if row.spec is None else _spec_values(row.spec),
+        SCHEDULED_FOR: None if row.scheduled_for == row.run_at else to_ms(row.scheduled_for),
+        CREATED_AT: to_ms(row.created_at),
+        SENT_DIRECTLY: row.sent_directly or None,
+        CRASHES: row.crashes or None,
+        UNDELIVERABLE: row.undeliverable or None,
+        STARTED_AT: _ms(row.started_at),
+        FIRST_STARTED_AT: _ms(row.first_started_at),
+        CANCEL_REQUESTED_AT: _ms(row.cancel_requested_at),
+        TRACEPARENT: row.traceparent,
+        **outcome_values(row),
+    }
+
+
+def outcome_values(row: Execution) -> Values:
+    """What the end of a try, or an end without one, changes in a row.
+
+    A row that needs attention enters that index here, and a final one gets its end of life:
+    both once, by the write that makes it final.
+    """
+    return {
+        STATE: row.state.value,
+        ATTEMPT: row.attempt,
+        TOKEN: row.token,
+        LEASE_UNTIL: _ms(row.lease_until),
+        WORKER: row.worker,
+        # Up, so that nothing is ever due before it was asked for.
+        NEXT_RUN_AT: row.next_run_at and ms_up(row.next_run_at),
+        FINISHED_AT: _ms(row.finished_at),
+        RESULT: row.result,
+        ERROR: row.error and _failure_values(row.error),
+        REASON: row.reason,
+        ATTEMPTS: _history_values(row.attempts) or None,
+        schema.ATTENTION_KEY: (
+            owner_key_of(row.owner, row.id) if row.state in NEEDS_ATTENTION else None
+        ),
+        schema.TTL: _end_of_life(row),
+    }
+
+
+def crash_values(row: Execution) -> Values:
+    """What a take-over writes of the holder that fell silent."""
+    return {
+        CRASHES: row.crashes,
+        ATTEMPTS: _history_values(row.attempts),
+        ERROR: row.error and _failure_values(row.error),
+    }
+
+
+def execution_from(values: Values) -> Execution:
+    """The inverse of `execution_values`."""
+    id = execution_id_at(Position(values[schema.SORT_KEY]))
+    run_at = place_of(id).at
+    task, queue = values[TASK], values[QUEUE]
+    spec, error, job_id = values.get(SPEC), values.get(ERROR), values.get(JOB_ID)
+    return Execution(
+        id=id,
+        job_id=one_off_job_id(id) if job_id is None else JobId(job_id),
+        owner=Owner(owner_of(values[schema.OWNER_KEY])),
+        trigger=Trigger(values.get(TRIGGER) or _implied_trigger(job_id is None)),
+        job_version=int(values.get(JOB_VERSION) or 1),
+        task=task,
+        queue=queue,
+        spec=None if spec is None else _spec_from(spec, task=task, queue=queue),
+        scheduled_for=_instant(values.get(SCHEDULED_FOR)) or run_at,
+        run_at=run_at,
+        created_at=from_ms(int(values[CREATED_AT])),
+        sent_directly=bool(values.get(SENT_DIRECTLY)),
+        state=State(values[STATE]),
+        attempt=int(values[ATTEMPT]),
+        crashes=int(values.get(CRASHES) or 0),
+        undeliverable=int(values.get(UNDELIVERABLE) or 0),
+        token=values.get(TOKEN),
+        lease_until=_instant(values.get(LEASE_UNTIL)),
+        worker=values.get(WORKER),
+        next_run_at=_instant(values.get(NEXT_RUN_AT)),
+        started_at=_instant(values.get(STARTED_AT)),
+        first_started_at=_instant(values.get(FIRST_STARTED_AT)),
+        finished_at=_instant(values.get(FINISHED_AT)),
+        result=values.get(RESULT),
+        error=None if error is None else _failure_from(error),
+        reason=values.get(REASON),
+        attempts=_history_from(values.get(ATTEMPTS) or ()),
+        cancel_requested_at=_instant(values.get(CANCEL_REQUESTED_AT)),
+        traceparent=values.get(TRACEPARENT),
+    )
+
+
+def pointer_values(pointer: Pointer) -> Values:
+    """A pointer row; it outlives its time by `limits.POINTER_KEPT`."""
+    return {
+        **key_values(row_key(pointer.position)),
+        POINTER_KIND: pointer.kind.value,
+        POINTS_AT: pointer.execution_id,
+        QUEUE: pointer.queue,
+        DUE_AT: ms_up(pointer.at),
+        ATTEMPT: pointer.attempt,
+        schema.TTL: _seconds_up(pointer.at + limits.POINTER_KEPT),
+    }
+
+
+def row_from(values: Values) -> Execution | Pointer:
+    """Whatever row lies in a bucket."""
+    if POINTER_KIND not in values:
+        return execution_from(values)
+    return Pointer(
+        kind=PointerKind(values[POINTER_KIND]),
+        position=Position(values[schema.SORT_KEY]),
+        execution_id=ExecutionId(values[POINTS_AT]),
+        queue=values[QUEUE],
+        at=from_ms(int(values[DUE_AT])),
+        attempt=int(values[ATTEMPT]),
+    )
+
+
+def payload_values(id: JobId, payload: Payload, kept_until: datetime | None) -> Values:
+    """A payload as an item of its own. Raises ValueError when its text is elsewhere."""
+    if payload.text is None:
+        raise ValueError(f"the payload of {id} has no text to keep")
+    return {
+        **key_values(payload_key(id, payload.version)),
+        TEXT: payload.text,
+        schema.TTL: kept_until and _seconds_up(kept_until),
+    }
+
+
+def job_values(job: Job) -> Values:
+    """A job's current definition; a deleted one is in no index."""
+    is_listed = job.status is not JobStatus.DELETED
+    return {
+        **key_values(job_key(job.id)),
+        schema.JOBS_OWNER_KEY: owner_key_of(job.owner, job.id) if is_listed else None,
+        OWNER: job.owner,
+        VERSION: job.version,
+        STATUS: job.status.value,
+        TASK: job.spec.task,
+        QUEUE: job.spec.queue,
+        SPEC: _spec_values(job.spec),
+        SCHEDULE: _json(job.schedule.to_record()),
+        MISFIRE: job.misfire.value,
+        CREATED_AT: to_ms(job.created_at),
+        NAME: job.name,
+    }
+
+
+def job_from(values: Values) -> Job:
+    """The inverse of `job_values`."""
+    return Job(
+        id=JobId(values[schema.PARTITION_KEY]),
+        owner=Owner(values[OWNER]),
+        version=int(values[VERSION]),
+        status=JobStatus(values[STATUS]),
+        spec=_spec_from(values[SPEC], task=values[TASK], queue=values[QUEUE]),
+        schedule=Schedule.from_record(json.loads(values[SCHEDULE])),
+        misfire=MisfirePolicy(values[MISFIRE]),
+        created_at=from_ms(int(values[CREATED_AT])),
+        name=values.get(NAME),
+    )
+
+
+def key_record_values(record: KeyRecord) -> Values:
+    """An idempotency key with its answer."""
+    return {
+        **key_values(idempotency_key(record.owner, record.key)),
+        OWNER: record.owner,
+        KEY: record.key,
+        FINGERPRINT: record.fingerprint,
+        JOB_ID: record.job_id,
+        ANSWER: record.answer,
+        CREATED_AT: to_ms(record.created_at),
+        schema.TTL: _seconds_up(record.created_at + limits.IDEMPOTENCY_KEPT),
+    }
+
+
+def key_record_from(values: Values) -> KeyRecord:
+    """The inverse of `key_record_values`."""
+    return KeyRecord(
+        owner=Owner(values[OWNER]),
+        key=values[KEY],
+        fingerprint=values[FINGERPRINT],
+        job_id=JobId(values[JOB_ID]),
+        answer=values[ANSWER],
+        created_at=from_ms(int(values[CREATED_AT])),
+    )
+
+
+def layout_values(layout: Layout, key: tuple[str, str]) -> Values:
+    """The layout in force."""
+    return {
+        **key_values(key),
+        SHARDS: layout.shards,
+        PARTITIONS: layout.partitions,
+        EFFECTIVE_FROM: to_ms(layout.effective_from),
+    }
+
+
+def layout_from(values: Values) -> Layout:
+    """The inverse of `layout_values`."""
+    return Layout(
+        shards=int(values[SHARDS]),
+        partitions=int(values[PARTITIONS]),
+        effective_from=from_ms(int(values[EFFECTIVE_FROM])),
+    )
+
+
+def intent_values(intent: Intent) -> Values:
+    """An intent, inside its lease's item."""
+    return {
+        _AFTER: intent.after,
+        _UNTIL: intent.until,
+        _DECIDED_AT: to_ms(intent.decided_at),
+    }
+
+
+def grant_from(values: Values, work: Work) -> Grant:
+    """The lease that an item says is ours."""
+    intent = values.get(INTENT)
+    return Grant(
+        work=work,
+        epoch=int(values[EPOCH]),
+        watermark=Position(values[WATERMARK]),
+        intent=None if intent is None else _intent_from(intent),
+    )
+
+
+def _intent_from(values: Values) -> Intent:
+    return Intent(
+        after=Position(values[_AFTER]),
+        until=Position(values[_UNTIL]),
+        decided_at=from_ms(int(values[_DECIDED_AT])),
+    )
+
+
+def _spec_values(spec: Spec) -> Values:
+    payload = spec.payload
+    text = payload.text if payload.is_inline else None
+    return _present(
+        {
+            _PAYLOAD_TEXT: text,
+            _PAYLOAD_BYTES: payload.bytes if text is None else None,
+            _PAYLOAD_VERSION: None if payload.version == 1 else payload.version,
+            # In full, so that other defaults, later, do not change what was accepted.
+            _RETRY: _retry_text(spec.retry),
+            _TIMEOUT_MS: spec.timeout // _MILLISECOND,
+        }
+    )
+
+
+def _spec_from(values: Values, *, task: str, queue: str) -> Spec:
+    text, version = values.get(_PAYLOAD_TEXT), int(values.get(_PAYLOAD_VERSION, 1))
+    size = int(values[_PAYLOAD_BYTES]) if text is None else len(text.encode())
+    return Spec(
+        task=task,
+        queue=queue,
+        payload=Payload(text=text, bytes=size, version=version),
+        retry=_retry_from(values[_RETRY]),
+        timeout=int(values[_TIMEOUT_MS]) * _MILLISECOND,
+    )
+
+
+def _retry_text(retry: RetryPolicy) -> str:
+    # Text: DynamoDB's numbers do not hold every float.
+    numbers = (retry.max_attempts, retry.base_seconds, retry.factor, retry.max_seconds)
+    return _json([int(number) if number == int(number) else number for number in numbers])
+
+
+def _retry_from(text: str) -> RetryPolicy:
+    max_attempts, base_seconds, factor, max_seconds = json.loads(text)
+    return RetryPolicy(
+        max_attempts=max_attempts,
+        base_seconds=float(base_seconds),
+        factor=float(factor),
+        max_seconds=float(max_seconds),
+    )
+
+
+def _implied_trigger(is_one_off: bool) -> Trigger:
+    return Trigger.ONE_OFF if is_one_off else Trigger.SCHEDULE
+
+
+def _history_values(attempts: Sequence[Attempt]) -> Sequence[Values]:
+    return [_attempt_values(place, attempt) for place, attempt in enumerate(attempts, 1)]
+
+
+def _history_from(history: Sequence[Values]) -> tuple[Attempt, ...]:
+    return tuple(_attempt_from(place, values) for place, values in enumerate(history, 1))
+
+
+def _attempt_values(place: int, attempt: Attempt) -> Values:
+    return _present(
+        {
+            # Until the oldest are dropped, an attempt's place is its number.
+            _NUMBER: None if attempt.number == place else attempt.number,
+            _STARTED: to_ms(attempt.started_at),
+            _FINISHED: _ms(attempt.finished_at),
+            _WORKER: attempt.worker,
+            _LED_TO: attempt.state.value,
+            _FAILURE: attempt.error and _failure_values(attempt.error),
+        }
+    )
+
+
+def _attempt_from(place: int, values: Values) -> Attempt:
+    error = values.get(_FAILURE)
+    return Attempt(
+        number=int(values.get(_NUMBER, place)),
+        started_at=from_ms(int(values[_STARTED])),
+        finished_at=_instant(values.get(_FINISHED)),
+        worker=values[_WORKER],
+        state=State(values[_LED_TO]),
+        error=None if error is None else _failure_from(error),
+    )
+
+
+def _failure_values(failure: Failure) -> Values:
+    retry_after = failure.retry_after
+    return _present(
+        {
+            _KIND: failure.kind.value,
+            _TYPE: failure.type,
+            _MESSAGE: failure.message,
+            _RETRY_AFTER_MS: None if retry_after is None else -(-retry_after // _MILLISECOND),
+        }
+    )
+
+
+def _failure_from(values: Values) -> Failure:
+    retry_after = values.get(_RETRY_AFTER_MS)
+    return Failure(
+        kind=Kind(values[_KIND]),
+        type=values[_TYPE],
+        message=values[_MESSAGE],
+        retry_after=None if retry_after is None else int(retry_after) * _MILLISECOND,
+    )
+
+
+def _present(values: Values) -> Values:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _end_of_life(row: Execution) -> int | None:
+    if not row.is_final or row.finished_at is None:
+        return None
+    return _seconds_up(row.finished_at + limits.EXECUTION_KEPT)
+
+
+def _ms(instant: datetime | None) -> int | None:
+    return None if instant is None else to_ms(instant)
+
+
+def _seconds_up(instant: datetime) -> int:
+    return -(-to_ms(instant) // 1000)
+
+
+def _instant(ms: Decimal | int | None) -> datetime | None:
+    return None if ms is None else from_ms(int(ms))

@@ -1,0 +1,223 @@
+"""What each function is told by its environment: complete and valid, or it does not start."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, Self, TypeVar
+
+from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS, MAX_SHARDS
+
+T = TypeVar("T")
+
+Environment = Mapping[str, str]
+
+
+class BadSettings(RuntimeError):
+    """A variable is missing or makes no sense; the message names it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable(Generic[T]):
+    """One environment variable. Without a default it has to be set, and not to nothing."""
+
+    name: str
+    means: str
+    parse: Callable[[str], T]
+    default: str | None = None
+
+    def read(self, environment: Environment) -> T:
+        """Its value; raises BadSettings."""
+        text = environment.get(self.name) or self.default
+        if text is None:
+            raise BadSettings(f"{self.name} is not set: {self.means}")
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise BadSettings(f"{self.name}: {error} ({self.means})") from error
+
+
+def _url(text: str) -> str:
+    if not text.startswith(("https://", "http://")):
+        raise ValueError(f"{text!r} is not a URL")
+    return text
+
+
+def _lanes(text: str) -> Mapping[str, str]:
+    lanes = json.loads(text)
+    if not isinstance(lanes, dict) or not lanes:
+        raise ValueError("not a JSON object with at least one lane")
+    return {lane: _url(str(url)) for lane, url in lanes.items()}
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= MAX_SHARDS:
+        raise ValueError(f"{count} is not in 1–{MAX_SHARDS}")
+    return count
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{text} is not in 0–1")
+    return share
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+STAGE: Final = Variable(name="LAMPLIGHTER_STAGE", means="the name of this deployment", parse=str)
+EXECUTIONS_TABLE: Final = Variable(
+    name="LAMPLIGHTER_EXECUTIONS_TABLE", means="the table of executions", parse=str
+)
+JOBS_TABLE: Final = Variable(
+    name="LAMPLIGHTER_JOBS_TABLE", means="the table of recurring jobs", parse=str
+)
+CONTROL_TABLE: Final = Variable(
+    name="LAMPLIGHTER_CONTROL_TABLE", means="the table of leases and watermarks", parse=str
+)
+WORK_QUEUE_URL: Final = Variable(
+    name="LAMPLIGHTER_WORK_QUEUE_URL", means="the queue of partition work", parse=_url
+)
+QUEUES: Final = Variable(
+    name="LAMPLIGHTER_QUEUES", means="JSON: each lane and its queue's URL", parse=_lanes
+)
+SHARDS: Final = Variable(
+    name="LAMPLIGHTER_SHARDS",
+    means="shards of a minute, when no layout is in force yet",
+    parse=_count,
+    default=str(DEFAULT_SHARDS),
+)
+PARTITIONS: Final = Variable(
+    name="LAMPLIGHTER_PARTITIONS",
+    means="partitions that share the shards, when no layout is in force yet",
+    parse=_count,
+    default=str(DEFAULT_PARTITIONS),
+)
+OWNER_CLAIM: Final = Variable(
+    name="LAMPLIGHTER_OWNER_CLAIM", means="the token's claim that names the owner", parse=str
+)
+TASKS: Final = Variable(
+    name="LAMPLIGHTER_TASKS", means="the module whose import registers the tasks", parse=str
+)
+LANE: Final = Variable(name="LAMPLIGHTER_LANE", means="the lane this worker serves", parse=str)
+SHELL_OWNERS: Final = Variable(
+    name="LAMPLIGHTER_SHELL_OWNERS",
+    means="owners whose jobs may run shell commands, comma-separated",
+    parse=_names,
+    default="",
+)
+LOG_SAMPLE_RATE: Final = Variable(
+    name="LAMPLIGHTER_LOG_SAMPLE_RATE",
+    means="the share of executions whose start and success are logged, 0–1",
+    parse=_share,
+    default="1.0",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every function needs; None: this kind of function has none."""
+
+    stage: str
+    executions_table: str
+    queues: Mapping[str, str]
+    log_sample_rate: float
+    jobs_table: str | None = None
+    control_table: str | None = None
+    work_queue_url: str | None = None
+    shards: int = DEFAULT_SHARDS
+    partitions: int = DEFAULT_PARTITIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerSettings(Settings):
+    """The scheduler's."""
+
+    @classmethod
+    def of(cls, environment: Environment) -> Self:
+        """Raises BadSettings."""
+        shards, partitions = _layout(environment)
+        return cls(
+            stage=STAGE.read(environment),
+            executions_table=EXECUTIONS_TABLE.read(environment),
+            queues=QUEUES.read(environment),
+            log_sample_rate=LOG_SAMPLE_RATE.read(environment),
+            jobs_table=JOBS_TABLE.read(environment),
+            control_table=CONTROL_TABLE.read(environment),
+            work_queue_url=WORK_QUEUE_URL.read(environment),
+            shards=shards,
+            partitions=partitions,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings(Settings):
+    """A worker's."""
+
+    lane: str
+    tasks: str
+    shell_owners: frozenset[str]
+
+    @classmethod
+    def of(cls, environment: Environment) -> Self:
+        """Raises BadSettings."""
+        queues, lane = QUEUES.read(environment), LANE.read(environment)
+        if lane not in queues:
+            raise BadSettings(f"{LANE.name}: {lane!r} is not among the lanes of {QUEUES.name}")
+        return cls(
+            stage=STAGE.read(environment),
+            executions_table=EXECUTIONS_TABLE.read(environment),
+            queues=queues,
+            log_sample_rate=LOG_SAMPLE_RATE.read(environment),
+            jobs_table=JOBS_TABLE.read(environment),
+            lane=lane,
+            tasks=TASKS.read(environment),
+            shell_owners=SHELL_OWNERS.read(environment),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterSettings(Settings):
+    """The dead-letter handler's."""
+
+    @classmethod
+    def of(cls, environment: Environment) -> Self:
+        """Raises BadSettings."""
+        return cls(
+            stage=STAGE.read(environment),
+            executions_table=EXECUTIONS_TABLE.read(environment),
+            queues=QUEUES.read(environment),
+            log_sample_rate=LOG_SAMPLE_RATE.read(environment),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiSettings(Settings):
+    """The HTTP API's."""
+
+    owner_claim: str
+
+    @classmethod
+    def of(cls, environment: Environment) -> Self:
+        """Raises BadSettings."""
+        shards, partitions = _layout(environment)
+        return cls(
+            stage=STAGE.read(environment),
+            executions_table=EXECUTIONS_TABLE.read(environment),
+            queues=QUEUES.read(environment),
+            log_sample_rate=LOG_SAMPLE_RATE.read(environment),
+            jobs_table=JOBS_TABLE.read(environment),
+            control_table=CONTROL_TABLE.read(environment),
+            shards=shards,
+            partitions=partitions,
+            owner_claim=OWNER_CLAIM.read(environment),
+        )
+
+
+def _layout(environment: Environment) -> tuple[int, int]:
+    shards, partitions = SHARDS.read(environment), PARTITIONS.read(environment)
+    if partitions > shards:
+        raise BadSettings(f"{PARTITIONS.name}: {partitions} partitions of {shards} shards")
+    return shards, partitions

@@ -1,0 +1,218 @@
+"""`ports.Telemetry` on Lambda's log: JSON lines, and metrics in CloudWatch's embedded format.
+
+Lines carry ids, names and numbers; never a payload, a result or the text of an error, which
+may quote either. Metrics have no dimension but the service and, for lateness, the lane.
+"""
+
+import functools
+import sys
+import threading
+import traceback
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
+    AmazonCloudWatchEMFProvider,
+)
+
+from lamplighter.core.buckets import ExecutionId, place_of
+from lamplighter.core.errors import Unavailable
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import LOOK_AHEAD
+from lamplighter.core.model import Execution
+
+SERVICE: Final = "lamplighter"
+NAMESPACE: Final = "Lamplighter"
+
+M = TypeVar("M", bound=Callable[..., None])
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_HASHES: Final = 1 << 70
+_SHOWN_CHARS: Final = 20
+
+
+def _harmless(method: M) -> M:
+    """Whatever goes wrong with counting must not stop what is counted."""
+
+    @functools.wraps(method)
+    def call(*args: object, **kwargs: object) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception:  # noqa: BLE001 -- the contract: it never raises
+            with suppress(Exception):
+                traceback.print_exc(file=sys.stderr)
+
+    return cast("M", call)
+
+
+class LambdaTelemetry:
+    """Counts until `flush`, logs at once. Its methods may be called from several threads.
+
+    `sample_rate` is the share of executions whose `started` and whose successful `finished`
+    are logged; both lines of one execution are, or neither. Everything else always is.
+    """
+
+    def __init__(self, *, logger: Logger | None = None, sample_rate: float = 1.0) -> None:
+        # The place in this file that a line comes from tells nobody anything.
+        self._logger = logger or Logger(service=SERVICE, location=None)
+        self._sample_rate = sample_rate
+        self._counted: dict[str | None, dict[str, list[float]]] = {}
+        self._lock = threading.Lock()
+
+    @_harmless
+    def ticked(self) -> None:
+        self._count("ticks")
+
+    @_harmless
+    def created(self, *, queue: str, directly: bool) -> None:  # noqa: ARG002 -- the port's
+        self._count("created")
+
+    @_harmless
+    def dispatched(self, *, partition: int, sent: int, pages: int, age: timedelta) -> None:
+        # How far the watermark lay in the past; below zero, and well, when it lay ahead.
+        behind = age - LOOK_AHEAD
+        self._measure("watermark_age_ms", behind)
+        if pages:
+            self._log(
+                "dispatched",
+                partition=partition,
+                sent=sent,
+                pages=pages,
+                watermark_age_ms=behind // _MILLISECOND,
+            )
+
+    @_harmless
+    def swept(self, *, partition: int, rows: int) -> None:
+        if rows:
+            self._log("swept", partition=partition, rows=rows)
+
+    @_harmless
+    def lost_lease(self, *, partition: int) -> None:
+        self._count("lost_lease")
+        self._log("lost_lease", partition=partition)
+
+    @_harmless
+    def started(self, execution: Execution, *, lateness: timedelta) -> None:
+        self._measure("start_lateness_ms", lateness, lane=execution.queue)
+        if self._is_sampled(execution.id):
+            self._log("started", **_fields(execution), lateness_ms=lateness // _MILLISECOND)
+
+    @_harmless
+    def finished(self, execution: Execution) -> None:
+        if execution.state is State.DEAD_LETTERED:
+            self._count("dead_lettered")
+        if execution.state is not State.SUCCEEDED or self._is_sampled(execution.id):
+            self._log("finished", **_fields(execution), **_ending(execution))
+
+    @_harmless
+    def claim_lost(self, id: ExecutionId, *, reason: str) -> None:
+        self._count("claim_lost")
+        self._log("claim_lost", execution_id=id, reason=reason)
+
+    @_harmless
+    def late_result_refused(self, id: ExecutionId) -> None:
+        self._count("late_result_refused")
+        self._log("late_result_refused", execution_id=id)
+
+    @_harmless
+    def taken_over(self, execution: Execution) -> None:
+        self._count("taken_over")
+        self._log("taken_over", **_fields(execution), crashes=execution.crashes)
+
+    @_harmless
+    def recovered(self, execution: Execution, *, reason: str) -> None:
+        self._count("recovered")
+        self._log("recovered", **_fields(execution), reason=reason)
+
+    @_harmless
+    def undeliverable(self, id: ExecutionId, *, count: int) -> None:
+        self._log("undeliverable", execution_id=id, count=count)
+
+    @_harmless
+    def unreadable(self, *, queue: str, body: str) -> None:
+        self._log("unreadable", queue=queue, length=len(body), begins=body[:_SHOWN_CHARS])
+
+    @_harmless
+    def broke(self, id: str, error: Exception) -> None:
+        if isinstance(error, Unavailable):
+            self._log("unavailable", execution_id=id, reason=str(error))
+        else:
+            # Ours, not a handler's: those end as an outcome.
+            self._logger.error("broke", extra={"execution_id": id}, exc_info=error)
+
+    @_harmless
+    def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
+        self._log("gave_back", execution_id=id, time_left_ms=time_left // _MILLISECOND)
+
+    @_harmless
+    def hung(self, execution: Execution) -> None:
+        self._log("hung", **_fields(execution))
+
+    @_harmless
+    def flush(self) -> None:
+        """Write what was counted, one line for each lane and one for the rest.
+
+        To be called at the end of every invocation: the environment may never thaw again.
+        """
+        with self._lock:
+            counted, self._counted = self._counted, {}
+        for lane, metrics in counted.items():
+            _emit(lane, metrics)
+
+    def _count(self, name: str) -> None:
+        self._add(name, 1.0, None)
+
+    def _measure(self, name: str, duration: timedelta, *, lane: str | None = None) -> None:
+        self._add(name, duration / _MILLISECOND, lane)
+
+    def _add(self, name: str, value: float, lane: str | None) -> None:
+        with self._lock:
+            self._counted.setdefault(lane, defaultdict(list))[name].append(value)
+
+    def _is_sampled(self, id: ExecutionId) -> bool:
+        return place_of(id).hash < self._sample_rate * _HASHES
+
+    def _log(self, event: str, **fields: object) -> None:
+        present = {name: value for name, value in fields.items() if value is not None}
+        self._logger.info(event, extra=present)
+
+
+def _fields(execution: Execution) -> dict[str, object]:
+    return {
+        "execution_id": execution.id,
+        "job_id": execution.job_id,
+        "owner": execution.owner,
+        "task": execution.task,
+        "queue": execution.queue,
+        "state": execution.state.value,
+        "attempt": execution.attempt,
+        "worker": execution.worker,
+    }
+
+
+def _ending(execution: Execution) -> dict[str, object]:
+    started, finished, error = execution.started_at, execution.finished_at, execution.error
+    return {
+        "run_ms": (finished - started) // _MILLISECOND if started and finished else None,
+        "retry_at": execution.next_run_at and execution.next_run_at.isoformat(),
+        "error_kind": error and error.kind.value,
+        "error_type": error and error.type,
+    }
+
+
+def _emit(lane: str | None, metrics: dict[str, list[float]]) -> None:
+    blob = AmazonCloudWatchEMFProvider(namespace=NAMESPACE, service=SERVICE)
+    if lane is not None:
+        blob.add_dimension(name="lane", value=lane)
+    for name, values in metrics.items():
+        unit = MetricUnit.Milliseconds if name.endswith("_ms") else MetricUnit.Count
+        for value in values:
+            # At a hundred values it writes them itself, and begins anew.
+            blob.add_metric(name=name, unit=unit, value=value)
+    if blob.metric_set:
+        blob.flush_metrics()

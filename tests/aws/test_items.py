@@ -1,0 +1,420 @@
+"""Rows as DynamoDB's items: nothing is lost on the way, and a plain one is one write unit."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamplighter.aws import items, schema
+from lamplighter.core import limits
+from lamplighter.core.buckets import (
+    JobId,
+    body_of,
+    execution_id,
+    from_ms,
+    occurrence_id,
+    one_off_job_id,
+    owner_key_of,
+    recurring_job_id,
+)
+from lamplighter.core.lease import Grant, Intent, Kind, Layout, Work
+from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, State
+from lamplighter.core.model import (
+    Attempt,
+    Execution,
+    Job,
+    JobStatus,
+    MisfirePolicy,
+    Owner,
+    Payload,
+    Pointer,
+    PointerKind,
+    Spec,
+    Token,
+    Trigger,
+)
+from lamplighter.core.retry import Failure, RetryPolicy
+from lamplighter.core.retry import Kind as FailureKind
+from lamplighter.core.schedule import parse
+from lamplighter.ports import KeyRecord
+from tests.support.rows import (
+    OWNER,
+    T,
+    cancelled,
+    failed,
+    occurrence,
+    one_off,
+    recurring,
+    retry_pointer,
+    running,
+    s,
+    succeeded,
+)
+from tests.support.sizes import item_size
+
+# What DynamoDB holds: any text but lone surrogates; instants in whole milliseconds.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+names = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=40)
+instants = st.integers(0, 4_000_000_000_000).map(from_ms)
+hashes = st.integers(0, (1 << 70) - 1)
+shards = st.integers(0, limits.MAX_SHARDS - 1)
+durations = st.integers(1000, 840_000).map(lambda ms: timedelta(milliseconds=ms))
+seconds = st.floats(0, 86_400)
+failures = st.builds(
+    Failure,
+    kind=st.sampled_from(FailureKind),
+    type=texts,
+    message=texts,
+    retry_after=st.none() | durations,
+)
+attempts = st.builds(
+    Attempt,
+    number=st.integers(1, 200),
+    started_at=instants,
+    finished_at=st.none() | instants,
+    worker=texts,
+    state=st.sampled_from(State),
+    error=st.none() | failures,
+)
+retries = st.builds(
+    RetryPolicy,
+    max_attempts=st.integers(1, 100),
+    base_seconds=seconds,
+    factor=st.floats(1, 100),
+    max_seconds=seconds,
+)
+payloads = st.one_of(
+    st.text(max_size=40).map(lambda text: Payload.of(text.encode("ascii", "ignore").decode())),
+    st.builds(Payload, text=st.none(), bytes=st.integers(513, 65_536), version=st.integers(1, 999)),
+)
+specs = st.builds(Spec, task=names, queue=names, payload=payloads, retry=retries, timeout=durations)
+
+
+@st.composite
+def executions(draw: st.DrawFn) -> Execution:
+    """Any row that the model allows."""
+    run_at, state, definition = draw(instants), draw(st.sampled_from(State)), draw(specs)
+    is_one_off = draw(st.booleans())
+    id = execution_id(run_at, draw(shards), draw(hashes))
+    is_running = state is State.RUNNING
+    return Execution(
+        id=id,
+        job_id=one_off_job_id(id) if is_one_off else recurring_job_id(draw(instants), 0, 1),
+        owner=Owner(draw(texts)),
+        trigger=Trigger.ONE_OFF if is_one_off else Trigger.SCHEDULE,
+        job_version=draw(st.integers(1, 10_000)),
+        task=definition.task,
+        queue=definition.queue,
+        spec=definition if is_one_off else None,
+        scheduled_for=draw(st.just(run_at) | instants),
+        run_at=run_at,
+        created_at=draw(instants),
+        sent_directly=draw(st.booleans()),
+        state=state,
+        attempt=draw(st.integers(1, 200)),
+        crashes=draw(st.integers(0, 3)),
+        undeliverable=draw(st.integers(0, 3)),
+        token=Token("a" * 32) if is_running else None,
+        lease_until=draw(instants) if is_running else None,
+        worker=draw(st.none() | texts),
+        next_run_at=draw(instants) if state is State.RETRYING else None,
+        started_at=draw(st.none() | instants),
+        first_started_at=draw(st.none() | instants),
+        finished_at=draw(st.none() | instants),
+        result=draw(st.none() | texts),
+        error=draw(st.none() | failures),
+        reason=draw(st.none() | texts),
+        attempts=tuple(draw(st.lists(attempts, max_size=3))),
+        cancel_requested_at=draw(st.none() | instants),
+        traceparent=draw(st.none() | texts),
+    )
+
+
+def through_dynamodb(values: items.Values) -> items.Values:
+    return items.unmarshal(items.marshal(values))
+
+
+@given(executions())
+def test_an_execution_is_read_back_as_it_was(row: Execution) -> None:
+    assert items.execution_from(through_dynamodb(items.execution_values(row))) == row
+    assert items.row_from(through_dynamodb(items.execution_values(row))) == row
+
+
+@given(executions())
+def test_what_a_try_changes_is_part_of_the_row(row: Execution) -> None:
+    assert items.outcome_values(row).items() <= items.execution_values(row).items()
+
+
+@given(executions())
+def test_the_state_is_in_no_key_of_any_index(row: Execution) -> None:
+    scheduled = replace(row, state=State.SCHEDULED, token=None, lease_until=None, next_run_at=None)
+    keys = (schema.PARTITION_KEY, schema.SORT_KEY, schema.OWNER_KEY)
+
+    now, then = items.execution_values(row), items.execution_values(scheduled)
+
+    assert [now[key] for key in keys] == [then[key] for key in keys]
+    assert now[schema.ATTENTION_KEY] in {None, owner_key_of(row.owner, row.id)}
+
+
+@given(
+    st.builds(
+        Pointer,
+        kind=st.sampled_from(PointerKind),
+        position=st.builds(
+            lambda at, shard, n: body_of(execution_id(at, shard, n)), instants, shards, hashes
+        ),
+        execution_id=st.builds(execution_id, instants, shards, hashes),
+        queue=names,
+        at=instants,
+        attempt=st.integers(1, 200),
+    )
+)
+def test_a_pointer_is_read_back_as_it_was(pointer: Pointer) -> None:
+    assert items.row_from(through_dynamodb(items.pointer_values(pointer))) == pointer
+
+
+@given(
+    spec=specs,
+    status=st.sampled_from(JobStatus),
+    misfire=st.sampled_from(MisfirePolicy),
+    version=st.integers(1, 10_000),
+    created_at=instants,
+    owner=texts,
+    name=st.none() | texts,
+)
+def test_a_job_is_read_back_as_it_was(
+    spec: Spec,
+    status: JobStatus,
+    misfire: MisfirePolicy,
+    version: int,
+    created_at: datetime,
+    owner: str,
+    name: str | None,
+) -> None:
+    id = recurring_job_id(created_at, 7, 3)
+    job = Job(
+        id=id,
+        owner=Owner(owner),
+        version=version,
+        status=status,
+        spec=spec,
+        schedule=parse(cron="0 2 * * *", timezone="America/Chicago", seed=id),
+        misfire=misfire,
+        created_at=created_at,
+        name=name,
+    )
+
+    assert items.job_from(through_dynamodb(items.job_values(job))) == job
+
+
+@given(
+    st.builds(
+        KeyRecord,
+        owner=texts.map(Owner),
+        key=texts,
+        fingerprint=texts,
+        job_id=st.just(JobId("one_" + "0" * 26)),
+        answer=texts,
+        created_at=instants,
+    )
+)
+def test_a_key_is_read_back_as_it_was(record: KeyRecord) -> None:
+    assert items.key_record_from(through_dynamodb(items.key_record_values(record))) == record
+
+
+def test_a_lease_and_its_intent_are_read_back_as_they_were() -> None:
+    work = Work(partition=3, kind=Kind.SWEEP)
+    intent = Intent(
+        after=retry_pointer(one_off(), T).position,
+        until=retry_pointer(one_off(), T + s(1)).position,
+        decided_at=T + s(0.001),
+    )
+
+    stored = through_dynamodb(
+        {items.EPOCH: 7, items.WATERMARK: intent.after, items.INTENT: items.intent_values(intent)}
+    )
+
+    assert items.grant_from(stored, work) == Grant(
+        work=work, epoch=7, watermark=intent.after, intent=intent
+    )
+
+
+@given(
+    st.builds(
+        Layout,
+        shards=st.integers(4, 4096),
+        partitions=st.integers(1, 4),
+        effective_from=instants,
+    )
+)
+def test_a_layout_is_read_back_as_it_was(layout: Layout) -> None:
+    stored = through_dynamodb(items.layout_values(layout, ("layout", "current")))
+
+    assert items.layout_from(stored) == layout
+
+
+# Sizes: each byte over 1,024 doubles every write of the row.
+
+PLAIN_OWNER = Owner("0f8fad5b-d9cb-469f-a165-70867728950e")
+LAMBDA_WORKER = "lamplighter-prod-DefaultWorkerFunction/2026/07/12/[$LATEST]" + "0" * 32
+INLINE_PAYLOAD = '"' + "x" * (limits.PAYLOAD_INLINE_BYTES - 2) + '"'
+RESULT = '{"message_id":"0102018f-3c2b-4f2e-9d63-0a6b7f1c9e11","status":"sent"}'
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def plain(row: Execution) -> Execution:
+    """A row with names and times as long as they are in practice."""
+    return replace(
+        row,
+        task="billing.invoices.send_reminder",
+        spec=row.spec and replace(row.spec, task="billing.invoices.send_reminder"),
+        created_at=T - s(1.001),
+        sent_directly=True,
+        traceparent=TRACE,
+    )
+
+
+def finished_by_lambda(row: Execution) -> Execution:
+    """The row after one try that succeeded."""
+    held = replace(
+        running(row),
+        worker=LAMBDA_WORKER,
+        started_at=T + s(0.123),
+        first_started_at=T + s(0.123),
+    )
+    return succeeded(held, result=RESULT)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(plain(one_off(owner=PLAIN_OWNER, payload=INLINE_PAYLOAD)), id="one-off"),
+        pytest.param(plain(occurrence(recurring(owner=PLAIN_OWNER))), id="recurring"),
+    ],
+)
+def test_a_plain_row_is_one_write_unit_from_its_put_to_its_success(row: Execution) -> None:
+    held = replace(running(row), worker=LAMBDA_WORKER)
+
+    for version in (row, held, finished_by_lambda(row)):
+        size = item_size(items.marshal(items.execution_values(version)))
+        assert size < limits.DYNAMODB_WRITE_UNIT_BYTES, f"{version.state}: {size} bytes"
+
+
+def test_a_recurring_row_is_less_than_half_a_unit() -> None:
+    row = finished_by_lambda(plain(occurrence(recurring(owner=PLAIN_OWNER))))
+
+    assert item_size(items.marshal(items.execution_values(row))) < 650
+
+
+def test_a_payload_over_512_bytes_is_not_in_the_row() -> None:
+    row = one_off(payload='"' + "x" * 511 + '"')
+
+    assert row.spec is not None
+    assert "xxx" not in str(items.marshal(items.execution_values(row)))
+
+
+# Ends of life, and attention.
+
+
+@pytest.mark.parametrize("state", sorted(State))
+def test_a_row_gets_its_end_of_life_when_it_is_final(state: State) -> None:
+    row = replace(cancelled(one_off()), state=State.SCHEDULED)
+    if state is State.RUNNING:
+        row = running(row)
+    elif state is State.RETRYING:
+        row = failed(running(row))
+    else:
+        row = replace(row, state=state)
+
+    values = items.execution_values(row)
+
+    expected = int((T + limits.EXECUTION_KEPT).timestamp()) if state in FINAL else None
+    assert values[schema.TTL] == expected
+    assert (values[schema.ATTENTION_KEY] is not None) == (state in NEEDS_ATTENTION)
+
+
+def test_lives_end_in_whole_seconds_and_never_early() -> None:
+    row = replace(cancelled(one_off()), finished_at=T + s(0.001))
+
+    values = items.execution_values(row)
+
+    assert values[schema.TTL] == int((T + limits.EXECUTION_KEPT).timestamp()) + 1
+
+
+def test_a_pointer_outlasts_an_outage_of_dispatch() -> None:
+    values = items.pointer_values(retry_pointer(one_off(), T))
+
+    assert values[schema.TTL] == int((T + limits.POINTER_KEPT).timestamp())
+    assert timedelta(days=30) <= limits.POINTER_KEPT
+
+
+def test_a_key_lives_for_a_week_and_a_payload_as_long_as_it_is_told() -> None:
+    record = KeyRecord(
+        owner=OWNER,
+        key="k",
+        fingerprint="f",
+        job_id=one_off().job_id,
+        answer="{}",
+        created_at=T,
+    )
+
+    assert items.key_record_values(record)[schema.TTL] == int(
+        (T + limits.IDEMPOTENCY_KEPT).timestamp()
+    )
+    payload = Payload.of("null")
+    assert items.payload_values(one_off().job_id, payload, T)[schema.TTL] == int(T.timestamp())
+    assert items.payload_values(one_off().job_id, payload, None)[schema.TTL] is None
+
+
+# What does not fit.
+
+
+def test_a_retry_is_never_due_before_it_was_asked_for() -> None:
+    retrying = replace(failed(running(one_off())), next_run_at=T + timedelta(microseconds=1))
+
+    stored = items.execution_from(through_dynamodb(items.execution_values(retrying)))
+
+    assert stored.next_run_at == T + s(0.001)
+
+
+def test_a_row_whose_id_says_another_time_is_refused() -> None:
+    row = replace(one_off(T), run_at=T + s(60))
+
+    with pytest.raises(ValueError, match="lies at"):
+        items.execution_values(row)
+
+
+def test_a_row_whose_definition_says_another_task_is_refused() -> None:
+    with pytest.raises(ValueError, match="its definition"):
+        items.execution_values(replace(one_off(), task="another"))
+
+
+def test_other_defaults_later_do_not_change_what_was_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = one_off()
+    stored = through_dynamodb(items.execution_values(row))
+
+    monkeypatch.setattr(limits, "DEFAULT_TIMEOUT", timedelta(seconds=7))
+
+    assert items.execution_from(stored).spec == row.spec
+
+
+def test_a_deleted_job_is_in_no_list() -> None:
+    job = recurring()
+
+    assert items.job_values(job)[schema.JOBS_OWNER_KEY] == owner_key_of(OWNER, job.id)
+    deleted = replace(job, status=JobStatus.DELETED)
+    assert items.job_values(deleted)[schema.JOBS_OWNER_KEY] is None
+
+
+def test_an_occurrence_keeps_the_id_of_its_job() -> None:
+    job = recurring()
+    row = occurrence(job)
+
+    stored = items.execution_from(through_dynamodb(items.execution_values(row)))
+
+    assert stored.job_id == job.id
+    assert stored.id == occurrence_id(job.id, T, T)

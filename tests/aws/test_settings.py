@@ -1,0 +1,133 @@
+"""A function starts with complete settings, or says which variable is at fault."""
+
+import json
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from lamplighter.aws import settings
+from lamplighter.aws.settings import (
+    ApiSettings,
+    BadSettings,
+    DeadLetterSettings,
+    SchedulerSettings,
+    Settings,
+    WorkerSettings,
+)
+
+LANES = {"default": "https://sqs.example/default", "bulk": "https://sqs.example/bulk"}
+COMMON = {
+    "LAMPLIGHTER_STAGE": "prod",
+    "LAMPLIGHTER_EXECUTIONS_TABLE": "executions",
+    "LAMPLIGHTER_QUEUES": json.dumps(LANES),
+}
+SCHEDULER = COMMON | {
+    "LAMPLIGHTER_JOBS_TABLE": "jobs",
+    "LAMPLIGHTER_CONTROL_TABLE": "control",
+    "LAMPLIGHTER_WORK_QUEUE_URL": "https://sqs.example/work",
+    "LAMPLIGHTER_SHARDS": "64",
+    "LAMPLIGHTER_PARTITIONS": "8",
+}
+WORKER = COMMON | {
+    "LAMPLIGHTER_JOBS_TABLE": "jobs",
+    "LAMPLIGHTER_LANE": "bulk",
+    "LAMPLIGHTER_TASKS": "playground.tasks",
+}
+API = COMMON | {
+    "LAMPLIGHTER_JOBS_TABLE": "jobs",
+    "LAMPLIGHTER_CONTROL_TABLE": "control",
+    "LAMPLIGHTER_OWNER_CLAIM": "sub",
+}
+
+Read = Callable[[Mapping[str, str]], Settings]
+KINDS: Mapping[str, tuple[Read, Mapping[str, str]]] = {
+    "scheduler": (SchedulerSettings.of, SCHEDULER),
+    "worker": (WorkerSettings.of, WORKER),
+    "dead letters": (DeadLetterSettings.of, COMMON),
+    "api": (ApiSettings.of, API),
+}
+REQUIRED = [
+    pytest.param(read, environment, name, id=f"{kind}: {name}")
+    for kind, (read, environment) in KINDS.items()
+    for name in environment
+    if name not in ("LAMPLIGHTER_SHARDS", "LAMPLIGHTER_PARTITIONS")
+]
+
+
+def test_a_scheduler_is_told_all_of_it() -> None:
+    assert SchedulerSettings.of(SCHEDULER) == SchedulerSettings(
+        stage="prod",
+        executions_table="executions",
+        jobs_table="jobs",
+        control_table="control",
+        queues=LANES,
+        work_queue_url="https://sqs.example/work",
+        shards=64,
+        partitions=8,
+        log_sample_rate=1.0,
+    )
+
+
+def test_a_worker_is_told_its_lane_its_tasks_and_who_may_run_a_shell() -> None:
+    environment = WORKER | {"LAMPLIGHTER_SHELL_OWNERS": "ada, grace,"}
+
+    worker = WorkerSettings.of(environment)
+
+    assert (worker.lane, worker.tasks) == ("bulk", "playground.tasks")
+    assert worker.shell_owners == {"ada", "grace"}
+    assert WorkerSettings.of(WORKER).shell_owners == frozenset()
+
+
+def test_the_api_is_told_whose_name_is_in_the_token() -> None:
+    assert ApiSettings.of(API).owner_claim == "sub"
+
+
+def test_what_is_not_needed_is_not_there() -> None:
+    dead_letters = DeadLetterSettings.of(SCHEDULER)
+
+    assert (dead_letters.jobs_table, dead_letters.control_table) == (None, None)
+
+
+@pytest.mark.parametrize(("read", "environment", "name"), REQUIRED)
+@pytest.mark.parametrize("is_empty", [False, True], ids=["not set", "set to nothing"])
+def test_a_missing_variable_is_named(
+    read: Read, environment: Mapping[str, str], name: str, is_empty: bool
+) -> None:
+    rest = {key: value for key, value in environment.items() if key != name}
+
+    with pytest.raises(BadSettings, match=f"{name} is not set"):
+        read(rest | ({name: ""} if is_empty else {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LAMPLIGHTER_QUEUES", "default=https://sqs.example/default"),
+        ("LAMPLIGHTER_QUEUES", "[]"),
+        ("LAMPLIGHTER_QUEUES", "{}"),
+        ("LAMPLIGHTER_QUEUES", '{"default": "arn:aws:sqs:us-east-1:1:default"}'),
+        ("LAMPLIGHTER_WORK_QUEUE_URL", "work"),
+        ("LAMPLIGHTER_SHARDS", "0"),
+        ("LAMPLIGHTER_SHARDS", "4097"),
+        ("LAMPLIGHTER_SHARDS", "many"),
+        ("LAMPLIGHTER_PARTITIONS", "65"),
+        ("LAMPLIGHTER_LOG_SAMPLE_RATE", "1.1"),
+        ("LAMPLIGHTER_LOG_SAMPLE_RATE", "nan"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadSettings, match=name):
+        SchedulerSettings.of(SCHEDULER | {name: value})
+
+
+def test_a_worker_serves_a_lane_that_it_can_send_to() -> None:
+    with pytest.raises(BadSettings, match="LAMPLIGHTER_LANE: 'critical'"):
+        WorkerSettings.of(WORKER | {"LAMPLIGHTER_LANE": "critical"})
+
+
+def test_every_variable_is_declared_once_and_says_what_it_means() -> None:
+    declared = [value for value in vars(settings).values() if isinstance(value, settings.Variable)]
+
+    names = [variable.name for variable in declared]
+    assert len(names) == len(set(names)) == 13
+    assert all(variable.means for variable in declared)

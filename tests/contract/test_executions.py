@@ -1,0 +1,947 @@
+"""`ports.Executions`: what holds of every implementation, sentence by sentence."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from lamplighter.core.buckets import ExecutionId, Position, before, body_of, through
+from lamplighter.core.errors import LostClaim, VersionMoved
+from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, Event, State
+from lamplighter.core.limits import PAYLOAD_MAX_BYTES
+from lamplighter.core.model import Execution, Owner, Payload, Pointer, Token
+from lamplighter.core.outcome import Refused, ended, taken_over
+from lamplighter.core.retry import Kind
+from lamplighter.ports import Page, Refusal
+from tests.contract.racing import race
+from tests.contract.worlds import World
+from tests.support.rows import (
+    LEASE,
+    MINUTE,
+    OTHER_TOKEN,
+    OWNER,
+    TOKEN,
+    WORKER,
+    T,
+    after,
+    blocked,
+    cancelled,
+    check_pointer,
+    failed,
+    id_at,
+    occurrence,
+    one_off,
+    recurring,
+    retry_pointer,
+    running,
+    s,
+    succeeded,
+)
+
+BEGINNING = before(T)
+END = through(T + s(59.999))
+
+
+def claim(
+    world: World,
+    row: Execution,
+    *,
+    attempt: int = 1,
+    token: Token = TOKEN,
+    now: datetime = T,
+) -> Execution | Refusal:
+    return world.executions.claim(
+        row.id, attempt=attempt, token=token, worker=WORKER, now=now, lease_until=now + LEASE
+    )
+
+
+def claimed(world: World, row: Execution) -> Execution:
+    """The row, put and claimed at its run_at."""
+    world.executions.put([row])
+    won = claim(world, row, attempt=row.attempt, now=row.due_at)
+    assert isinstance(won, Execution)
+    return won
+
+
+# Putting and getting.
+
+
+def test_what_was_put_is_read_back_as_it_was(world: World) -> None:
+    rows = [one_off(payload='{"to":"ada"}'), occurrence(recurring()), blocked(one_off(n=3))]
+
+    assert [*world.executions.put(rows)] == rows
+
+    assert [world.executions.get(row.id) for row in rows] == rows
+
+
+def test_no_row_is_none(world: World) -> None:
+    assert world.executions.get(id_at(T)) is None
+
+
+def test_putting_nothing_makes_nothing(world: World) -> None:
+    assert [*world.executions.put([])] == []
+
+
+def test_a_put_of_more_rows_than_any_batch_takes_makes_them_all_in_order(world: World) -> None:
+    rows = [one_off(n=n, shard=n % 16) for n in range(40)]
+
+    assert [*world.executions.put(rows)] == rows
+
+
+def test_a_put_leaves_a_row_that_exists_alone_and_answers_with_it(world: World) -> None:
+    row = one_off()
+    held = claimed(world, row)
+
+    answer = world.executions.put([one_off(n=2), row])
+
+    assert [*answer] == [one_off(n=2), held]
+    assert world.executions.get(row.id) == held
+
+
+def test_a_put_that_is_done_again_answers_the_same(world: World) -> None:
+    rows = [one_off(n=n) for n in range(3)]
+
+    assert [*world.executions.put(rows)] == [*world.executions.put(rows)]
+
+
+def test_a_row_that_ended_before_it_was_put_is_final_and_kept(world: World) -> None:
+    row = ended(one_off(), Event.SKIP, now=T, reason="a later slot runs for it")
+
+    world.executions.put([row])
+
+    assert world.executions.get(row.id) == row
+
+
+def test_a_large_payload_is_not_in_the_row(world: World) -> None:
+    row = one_off(payload='"' + "x" * 600 + '"')
+
+    world.executions.put([row])
+
+    stored = world.executions.get(row.id)
+    assert stored is not None
+    assert stored.spec is not None
+    assert stored.spec.payload == Payload(text=None, bytes=602)
+
+
+def test_get_many_finds_what_exists_of_more_ids_than_a_batch_takes(world: World) -> None:
+    rows = [one_off(n=n, shard=n % 16) for n in range(130)]
+    world.executions.put(rows)
+    missing = id_at(T, n=1000)
+
+    found = world.executions.get_many([row.id for row in rows] + [missing, rows[0].id])
+
+    assert found == {row.id: row for row in rows}
+
+
+def test_get_many_of_nothing_is_nothing(world: World) -> None:
+    assert world.executions.get_many([]) == {}
+
+
+# What is due.
+
+
+def walk(
+    world: World,
+    *,
+    shards: list[int],
+    after: Position = BEGINNING,
+    until: Position = END,
+    limit: int,
+) -> list[Page]:
+    """Page after page, as dispatch reads them."""
+    pages = []
+    while after < until:
+        page = world.executions.due(MINUTE, shards, after=after, until=until, limit=limit)
+        assert after < page.reached <= until
+        pages.append(page)
+        after = page.reached
+    return pages
+
+
+def position_of(row: Execution | Pointer) -> Position:
+    return row.position if isinstance(row, Pointer) else body_of(row.id)
+
+
+def test_an_empty_bucket_is_read_to_its_end(world: World) -> None:
+    page = world.executions.due(MINUTE, [0, 1], after=BEGINNING, until=END, limit=10)
+
+    assert page == Page(rows=[], reached=END)
+
+
+def test_rows_come_from_every_shard_asked_in_order_of_position(world: World) -> None:
+    rows = [one_off(T + s(n % 7), shard=n % 4, n=n) for n in range(20)]
+    world.executions.put(rows)
+
+    page = world.executions.due(MINUTE, [0, 1, 2, 3], after=BEGINNING, until=END, limit=100)
+
+    assert page.reached == END
+    assert [*page.rows] == sorted(rows, key=position_of)
+
+
+def test_only_the_shards_asked_and_only_the_minute_asked_are_read(world: World) -> None:
+    mine = one_off(shard=1)
+    world.executions.put([mine, one_off(shard=2), one_off(T + s(60), shard=1)])
+
+    page = world.executions.due(MINUTE, [1], after=BEGINNING, until=through(T + s(120)), limit=100)
+
+    assert [*page.rows] == [mine]
+    assert page.reached == through(T + s(120))
+
+
+def test_the_row_at_after_is_left_out_and_the_row_at_until_is_in(world: World) -> None:
+    first, second, third, fourth = (one_off(T + s(n), n=n) for n in range(4))
+    world.executions.put([first, second, third, fourth])
+
+    page = world.executions.due(
+        MINUTE, [0], after=body_of(first.id), until=body_of(third.id), limit=100
+    )
+
+    assert [*page.rows] == [second, third]
+    assert page.reached == body_of(third.id)
+
+
+def test_an_instant_as_bound_takes_in_all_of_its_millisecond(world: World) -> None:
+    rows = [one_off(T + s(1), n=0), one_off(T + s(1), n=(1 << 70) - 1)]
+    later = one_off(T + s(1.001), n=0)
+    world.executions.put([*rows, later])
+
+    until_then = world.executions.due(
+        MINUTE, [0], after=BEGINNING, until=through(T + s(1)), limit=100
+    )
+    since_then = world.executions.due(MINUTE, [0], after=through(T + s(1)), until=END, limit=100)
+
+    assert [*until_then.rows] == rows
+    assert [*since_then.rows] == [later]
+
+
+def test_nothing_lies_between_a_position_and_itself(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+    here = body_of(row.id)
+
+    page = world.executions.due(MINUTE, [0], after=here, until=here, limit=10)
+
+    assert page == Page(rows=[], reached=here)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 12, 13])
+def test_pages_of_any_size_hold_every_row_once_in_order(world: World, limit: int) -> None:
+    # Twelve rows, four shards; the first eight lie in one millisecond, two in each shard.
+    rows = [one_off(T, shard=n % 4, n=n) for n in range(8)]
+    rows += [one_off(T + s(n), shard=0, n=n) for n in range(1, 5)]
+    world.executions.put(rows)
+
+    pages = walk(world, shards=[0, 1, 2, 3], limit=limit)
+
+    assert [row for page in pages for row in page.rows] == sorted(rows, key=position_of)
+    assert all(len(page.rows) <= limit + 4 for page in pages)
+    assert pages[-1].reached == END
+
+
+def test_no_row_before_reached_is_left_out_when_one_shard_is_full(world: World) -> None:
+    crowded = [one_off(T + s(0.001) * n, shard=0, n=n) for n in range(30)]
+    lonely = one_off(T + s(0.020), shard=1, n=99)
+    late = one_off(T + s(30), shard=2, n=98)
+    world.executions.put([*crowded, lonely, late])
+
+    pages = walk(world, shards=[0, 1, 2], limit=6)
+
+    for page in pages[:-1]:
+        assert all(position_of(row) <= page.reached for row in page.rows)
+    read = [row for page in pages for row in page.rows]
+    assert read == sorted([*crowded, lonely, late], key=position_of)
+
+
+def test_rows_too_large_for_one_answer_are_all_read(world: World) -> None:
+    # 70 × 16 KB in one shard: over the megabyte that one answer of DynamoDB holds.
+    rows = [
+        succeeded(running(one_off(T + s(n % 60), n=n)), result='"' + "r" * 16_000 + '"')
+        for n in range(70)
+    ]
+    world.executions.put(rows)
+
+    pages = walk(world, shards=[0], limit=500)
+
+    assert [row for page in pages for row in page.rows] == sorted(rows, key=position_of)
+
+
+def test_pointers_lie_among_the_rows_of_their_time(world: World) -> None:
+    row = one_off(T - s(600))
+    later = one_off(T + s(20))
+    retry, check = retry_pointer(row, T + s(10)), check_pointer(row, T)
+    rows: list[Execution | Pointer] = [retry, check, later]
+    world.executions.put([later])
+
+    world.executions.point([retry, check])
+
+    page = world.executions.due(MINUTE, [0], after=BEGINNING, until=END, limit=100)
+    assert [*page.rows] == sorted(rows, key=position_of)
+
+
+def test_a_pointer_that_exists_is_left_as_it_is(world: World) -> None:
+    first = check_pointer(one_off(T - s(600)), T)
+    world.executions.point([first])
+
+    world.executions.point([replace(first, at=T + s(30), attempt=2)])
+
+    page = world.executions.due(MINUTE, [0], after=BEGINNING, until=END, limit=100)
+    assert [*page.rows] == [first]
+
+
+def test_more_pointers_than_any_batch_takes_are_all_made(world: World) -> None:
+    pointers = [retry_pointer(one_off(n=n), T + s(1)) for n in range(40)]
+
+    world.executions.point(pointers)
+
+    page = world.executions.due(MINUTE, [0], after=BEGINNING, until=END, limit=100)
+    assert {position_of(row) for row in page.rows} == {one.position for one in pointers}
+
+
+# Claiming.
+
+
+def test_a_claimed_row_is_running_under_the_token(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+
+    won = claim(world, row)
+
+    assert won == replace(
+        row,
+        state=State.RUNNING,
+        token=TOKEN,
+        worker=WORKER,
+        lease_until=T + LEASE,
+        started_at=T,
+        first_started_at=T,
+    )
+    assert world.executions.get(row.id) == won
+
+
+def test_a_blocked_row_can_be_claimed(world: World) -> None:
+    row = blocked(one_off())
+    world.executions.put([row])
+
+    won = claim(world, row)
+
+    assert isinstance(won, Execution)
+    assert won.state is State.RUNNING
+
+
+def test_nothing_is_claimed_a_millisecond_before_it_is_due(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+
+    assert claim(world, row, now=T - s(0.001)) == Refusal(found=row)
+
+    assert world.executions.get(row.id) == row
+    assert isinstance(claim(world, row, now=T), Execution)
+
+
+def test_a_retry_is_claimed_at_its_own_time_and_keeps_the_first_start(world: World) -> None:
+    retrying = settled_retry(world)
+    due = retrying.next_run_at
+    assert due is not None
+
+    early = claim(world, retrying, attempt=2, now=due - s(0.001))
+    on_time = claim(world, retrying, attempt=2, now=due)
+
+    assert early == Refusal(found=retrying)
+    assert isinstance(on_time, Execution)
+    assert (on_time.state, on_time.attempt, on_time.next_run_at) == (State.RUNNING, 2, None)
+    assert (on_time.first_started_at, on_time.started_at) == (T, due)
+
+
+def settled_retry(world: World) -> Execution:
+    held = claimed(world, one_off())
+    return world.executions.settle(failed(held), token=TOKEN)
+
+
+@pytest.mark.parametrize("attempt", [0, 2, 3], ids="message of try {}".format)
+def test_a_message_of_another_try_claims_nothing(world: World, attempt: int) -> None:
+    row = one_off()
+    world.executions.put([row])
+
+    assert claim(world, row, attempt=attempt) == Refusal(found=row)
+    assert world.executions.get(row.id) == row
+
+
+def test_a_stale_message_does_not_start_the_retry(world: World) -> None:
+    retrying = settled_retry(world)
+
+    assert claim(world, retrying, attempt=1, now=T + s(3600)) == Refusal(found=retrying)
+
+
+def test_a_held_row_is_refused_and_shown_with_its_holder(world: World) -> None:
+    held = claimed(world, one_off())
+
+    assert claim(world, held, token=OTHER_TOKEN, now=T + s(3600)) == Refusal(found=held)
+
+    assert world.executions.get(held.id) == held
+
+
+@pytest.mark.parametrize("state", sorted(FINAL))
+def test_nothing_final_is_claimed(world: World, state: State) -> None:
+    row = replace(cancelled(one_off()), state=state)
+    world.executions.put([row])
+
+    assert claim(world, row, now=T + s(1)) == Refusal(found=row)
+    assert world.executions.get(row.id) == row
+
+
+def test_what_does_not_exist_is_refused_and_not_made(world: World) -> None:
+    row = one_off()
+
+    assert claim(world, row) == Refusal(found=None)
+
+    assert world.executions.get(row.id) is None
+
+
+def test_of_ten_who_claim_at_once_exactly_one_wins(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+    tokens = [Token(f"{n:032x}") for n in range(10)]
+
+    answers = race(lambda n: claim(world, row, token=tokens[n]), 10)
+
+    winners = [answer for answer in answers if isinstance(answer, Execution)]
+    assert len(winners) == 1
+    assert world.executions.get(row.id) == winners[0]
+    assert {answer.found for answer in answers if isinstance(answer, Refusal)} == {winners[0]}
+
+
+# Taking over.
+
+
+def take_over(
+    world: World, holder: Execution, *, token: Token = OTHER_TOKEN
+) -> Execution | Refusal:
+    return world.executions.take_over(
+        holder, token=token, worker="worker-2", now=T + s(40), lease_until=T + s(70)
+    )
+
+
+def test_a_take_over_has_the_crash_in_its_history_and_a_new_token(world: World) -> None:
+    held = claimed(world, one_off())
+
+    taken = take_over(world, held)
+
+    assert taken == replace(
+        taken_over(held),
+        token=OTHER_TOKEN,
+        worker="worker-2",
+        started_at=T + s(40),
+        lease_until=T + s(70),
+    )
+    assert isinstance(taken, Execution)
+    assert (taken.crashes, taken.attempt, len(taken.attempts)) == (1, 1, 1)
+    assert world.executions.get(held.id) == taken
+
+
+def test_crashes_add_up_and_do_not_move_the_attempt(world: World) -> None:
+    first = claimed(world, one_off())
+    second = take_over(world, first)
+    assert isinstance(second, Execution)
+
+    third = take_over(world, second, token=Token("c" * 32))
+
+    assert isinstance(third, Execution)
+    assert (third.crashes, third.attempt, len(third.attempts)) == (2, 1, 2)
+
+
+def test_a_holder_who_has_beaten_since_is_not_taken_over(world: World) -> None:
+    held = claimed(world, one_off())
+    beaten = world.executions.extend(held.id, token=TOKEN, lease_until=T + s(60))
+
+    assert take_over(world, held) == Refusal(found=beaten)
+
+    assert world.executions.get(held.id) == beaten
+
+
+def test_a_holder_who_has_finished_is_not_taken_over(world: World) -> None:
+    held = claimed(world, one_off())
+    done = world.executions.settle(succeeded(held), token=TOKEN)
+
+    assert take_over(world, held) == Refusal(found=done)
+
+
+def test_a_holder_who_was_taken_over_holds_nothing_any_more(world: World) -> None:
+    held = claimed(world, one_off())
+    taken = take_over(world, held)
+
+    with pytest.raises(LostClaim):
+        world.executions.extend(held.id, token=TOKEN, lease_until=T + s(90))
+    with pytest.raises(LostClaim):
+        world.executions.settle(succeeded(held), token=TOKEN)
+    assert world.executions.get(held.id) == taken
+
+
+def test_a_lease_that_ends_at_the_same_instant_under_another_token_is_another(
+    world: World,
+) -> None:
+    held = claimed(world, one_off())
+    taken = world.executions.take_over(
+        held, token=OTHER_TOKEN, worker="worker-2", now=T + s(1), lease_until=T + LEASE
+    )
+    assert isinstance(taken, Execution)
+    assert taken.lease_until == held.lease_until
+
+    assert take_over(world, held, token=Token("c" * 32)) == Refusal(found=taken)
+
+    assert world.executions.get(held.id) == taken
+
+
+def test_a_row_that_is_gone_is_not_taken_over(world: World) -> None:
+    assert take_over(world, running(one_off())) == Refusal(found=None)
+
+
+def test_of_ten_who_take_over_at_once_exactly_one_wins(world: World) -> None:
+    held = claimed(world, one_off())
+    tokens = [Token(f"{n:032x}") for n in range(10)]
+
+    answers = race(lambda n: take_over(world, held, token=tokens[n]), 10)
+
+    winners = [answer for answer in answers if isinstance(answer, Execution)]
+    assert len(winners) == 1
+    assert winners[0].crashes == 1
+    assert world.executions.get(held.id) == winners[0]
+
+
+# Beating.
+
+
+def test_a_beat_moves_the_end_of_the_lease(world: World) -> None:
+    held = claimed(world, one_off())
+
+    beaten = world.executions.extend(held.id, token=TOKEN, lease_until=T + s(40))
+
+    assert beaten == replace(held, lease_until=T + s(40))
+    assert world.executions.get(held.id) == beaten
+
+
+def test_a_beat_tells_whether_a_cancel_was_requested(world: World) -> None:
+    held = claimed(world, one_off())
+    asked = world.executions.request_cancel(held.id, now=T + s(5))
+
+    beaten = world.executions.extend(held.id, token=TOKEN, lease_until=T + s(40))
+
+    assert isinstance(asked, Execution)
+    assert beaten.cancel_requested_at == asked.cancel_requested_at == T + s(5)
+
+
+def test_a_beat_with_another_token_is_a_lost_claim_and_writes_nothing(world: World) -> None:
+    held = claimed(world, one_off())
+
+    with pytest.raises(LostClaim):
+        world.executions.extend(held.id, token=OTHER_TOKEN, lease_until=T + s(90))
+
+    assert world.executions.get(held.id) == held
+
+
+def test_a_beat_after_the_end_is_a_lost_claim(world: World) -> None:
+    held = claimed(world, one_off())
+    done = world.executions.settle(succeeded(held), token=TOKEN)
+
+    with pytest.raises(LostClaim):
+        world.executions.extend(held.id, token=TOKEN, lease_until=T + s(90))
+
+    assert world.executions.get(held.id) == done
+
+
+def test_a_beat_for_what_does_not_exist_is_a_lost_claim_and_makes_nothing(world: World) -> None:
+    row = one_off()
+
+    with pytest.raises(LostClaim):
+        world.executions.extend(row.id, token=TOKEN, lease_until=T + s(90))
+
+    assert world.executions.get(row.id) is None
+
+
+# Settling.
+
+
+OUTCOMES = {
+    "SUCCEEDED with a result": lambda held: succeeded(held, result='{"sent":3}'),
+    "RETRYING": failed,
+    "FAILED for good": lambda held: failed(held, Kind.PERMANENT),
+    "DEAD_LETTERED, attempts exhausted": lambda held: failed(held, max_attempts=1),
+    "CANCELLED by the look after the claim": lambda held: after(held, Refused(reason="paused")),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
+def test_what_a_try_led_to_is_read_back_as_it_was(world: World, outcome: object) -> None:
+    assert callable(outcome)
+    held = claimed(world, one_off())
+    result: Execution = outcome(held)
+
+    assert world.executions.settle(result, token=TOKEN) == result
+
+    assert world.executions.get(held.id) == result
+
+
+def test_a_late_success_from_a_token_that_lost_the_row_is_refused(world: World) -> None:
+    held = claimed(world, one_off())
+
+    with pytest.raises(LostClaim):
+        world.executions.settle(succeeded(held), token=OTHER_TOKEN)
+
+    assert world.executions.get(held.id) == held
+
+
+def test_settling_what_does_not_exist_is_a_lost_claim_and_makes_nothing(world: World) -> None:
+    held = running(one_off())
+
+    with pytest.raises(LostClaim):
+        world.executions.settle(succeeded(held), token=TOKEN)
+
+    assert world.executions.get(held.id) is None
+
+
+def test_a_cancel_requested_while_it_ran_stays_in_the_row(world: World) -> None:
+    held = claimed(world, one_off())
+    world.executions.request_cancel(held.id, now=T + s(5))
+
+    world.executions.settle(succeeded(held), token=TOKEN)
+
+    stored = world.executions.get(held.id)
+    assert stored == replace(succeeded(held), cancel_requested_at=T + s(5))
+
+
+def test_of_ten_who_settle_with_one_token_one_outcome_stands(world: World) -> None:
+    held = claimed(world, one_off())
+
+    def settle(n: int) -> Execution | None:
+        result = succeeded(held, result=str(n))
+        try:
+            return world.executions.settle(result, token=TOKEN)
+        except LostClaim:
+            return None
+
+    answers = race(settle, 10)
+
+    winners = [answer for answer in answers if answer is not None]
+    assert len(winners) == 1
+    assert world.executions.get(held.id) == winners[0]
+
+
+def test_settling_with_the_version_that_the_job_has_writes(world: World) -> None:
+    job = recurring()
+    world.jobs.create(first=occurrence(job), job=job)
+    won = claim(world, occurrence(job))
+    assert isinstance(won, Execution)
+    result = after(won, Refused(reason="its job is PAUSED"))
+
+    assert world.executions.settle(result, token=TOKEN, job_version=1) == result
+
+    assert world.executions.get(won.id) == result
+
+
+def test_settling_with_a_version_that_has_moved_writes_nothing(world: World) -> None:
+    job = recurring()
+    world.jobs.create(first=occurrence(job), job=job)
+    won = claim(world, occurrence(job))
+    assert isinstance(won, Execution)
+    world.jobs.delete(job)
+
+    with pytest.raises(VersionMoved):
+        world.executions.settle(
+            after(won, Refused(reason="its job is PAUSED")), token=TOKEN, job_version=1
+        )
+
+    assert world.executions.get(won.id) == won
+
+
+def test_settling_with_the_version_of_a_job_that_is_gone_writes_nothing(world: World) -> None:
+    held = claimed(world, occurrence(recurring()))
+
+    with pytest.raises(VersionMoved):
+        world.executions.settle(succeeded(held), token=TOKEN, job_version=1)
+
+    assert world.executions.get(held.id) == held
+
+
+def test_the_job_s_version_does_not_make_up_for_a_lost_token(world: World) -> None:
+    job = recurring()
+    world.jobs.create(first=occurrence(job), job=job)
+    won = claim(world, occurrence(job))
+    assert isinstance(won, Execution)
+
+    with pytest.raises(LostClaim):
+        world.executions.settle(succeeded(won), token=OTHER_TOKEN, job_version=1)
+
+    assert world.executions.get(won.id) == won
+
+
+# Ending without a try.
+
+
+@pytest.mark.parametrize("event", [Event.CANCEL, Event.SKIP, Event.EXPIRE, Event.DEAD_LETTER])
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.BLOCKED])
+def test_a_row_that_nobody_holds_can_be_made_final(
+    world: World, state: State, event: Event
+) -> None:
+    row = replace(one_off(), state=state)
+    world.executions.put([row])
+    result = ended(row, event, now=T, reason="the test says so")
+
+    assert world.executions.end(row, result) == result
+
+    assert world.executions.get(row.id) == result
+
+
+def test_a_retry_can_be_cancelled(world: World) -> None:
+    retrying = settled_retry(world)
+    result = ended(retrying, Event.CANCEL, now=T + s(2), reason="not needed any more")
+
+    assert world.executions.end(retrying, result) == result
+
+    assert world.executions.get(retrying.id) == result
+
+
+def test_a_row_that_was_claimed_meanwhile_is_not_ended(world: World) -> None:
+    row = one_off()
+    held = claimed(world, row)
+
+    assert world.executions.end(row, cancelled(row)) == Refusal(found=held)
+
+    assert world.executions.get(row.id) == held
+
+
+def test_a_row_of_another_try_is_not_ended(world: World) -> None:
+    retrying = settled_retry(world)
+    earlier = replace(retrying, attempt=1)
+
+    answer = world.executions.end(
+        earlier, ended(earlier, Event.CANCEL, now=T, reason="not needed any more")
+    )
+
+    assert answer == Refusal(found=retrying)
+    assert world.executions.get(retrying.id) == retrying
+
+
+def test_what_does_not_exist_is_not_ended(world: World) -> None:
+    row = one_off()
+
+    assert world.executions.end(row, cancelled(row)) == Refusal(found=None)
+
+    assert world.executions.get(row.id) is None
+
+
+def test_an_end_with_the_version_that_the_job_has_writes(world: World) -> None:
+    job = recurring()
+    row = occurrence(job)
+    world.jobs.create(first=row, job=job)
+
+    assert world.executions.end(row, cancelled(row), job_version=1) == cancelled(row)
+
+    assert world.executions.get(row.id) == cancelled(row)
+
+
+def test_an_end_with_a_version_that_has_moved_writes_nothing(world: World) -> None:
+    job = recurring()
+    row = occurrence(job)
+    world.jobs.create(first=row, job=job)
+    world.jobs.delete(job)
+
+    with pytest.raises(VersionMoved):
+        world.executions.end(row, cancelled(row), job_version=1)
+
+    assert world.executions.get(row.id) == row
+
+
+def test_an_end_with_the_job_s_version_is_refused_when_the_row_has_moved(world: World) -> None:
+    job = recurring()
+    row = occurrence(job)
+    world.jobs.create(first=row, job=job)
+    won = claim(world, row)
+
+    assert world.executions.end(row, cancelled(row), job_version=1) == Refusal(
+        found=won if isinstance(won, Execution) else None
+    )
+
+
+# Asking a running one to stop, and counting what could not be delivered.
+
+
+def test_a_running_row_can_be_asked_to_stop(world: World) -> None:
+    held = claimed(world, one_off())
+
+    asked = world.executions.request_cancel(held.id, now=T + s(5))
+
+    assert asked == replace(held, cancel_requested_at=T + s(5))
+    assert world.executions.get(held.id) == asked
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.RUNNING, State.RETRYING}))
+def test_only_a_running_row_is_asked_to_stop(world: World, state: State) -> None:
+    row = replace(one_off(), state=state)
+    world.executions.put([row])
+
+    assert world.executions.request_cancel(row.id, now=T) == Refusal(found=row)
+
+    assert world.executions.get(row.id) == row
+
+
+def test_what_does_not_exist_is_not_asked_to_stop(world: World) -> None:
+    assert world.executions.request_cancel(id_at(T), now=T) == Refusal(found=None)
+
+
+def test_landings_in_a_dead_letter_queue_are_counted(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+
+    world.executions.count_undeliverable(row.id)
+    answer = world.executions.count_undeliverable(row.id)
+
+    assert answer == replace(row, undeliverable=2)
+    assert world.executions.get(row.id) == answer
+
+
+def test_a_message_of_nothing_counts_nothing_and_makes_nothing(world: World) -> None:
+    assert world.executions.count_undeliverable(id_at(T)) is None
+    assert world.executions.get(id_at(T)) is None
+
+
+# Payloads that are items of their own.
+
+
+def test_a_payload_of_the_largest_size_is_given_back(world: World) -> None:
+    payload = Payload.of('"' + "é" * ((PAYLOAD_MAX_BYTES - 2) // 2) + '"')
+    job_id = recurring().id
+
+    world.executions.put_payload(job_id, payload, kept_until=None)
+
+    assert world.executions.get_payload(job_id, 1) == payload.text
+
+
+def test_each_version_of_a_payload_is_kept(world: World) -> None:
+    job_id = recurring().id
+    for version in (1, 2):
+        payload = replace(Payload.of(f'"v{version}"'), version=version)
+        world.executions.put_payload(job_id, payload, kept_until=T + s(3600))
+
+    assert world.executions.get_payload(job_id, 1) == '"v1"'
+    assert world.executions.get_payload(job_id, 2) == '"v2"'
+
+
+def test_a_payload_that_is_put_again_is_the_same(world: World) -> None:
+    job_id = one_off().job_id
+    for _ in range(2):
+        world.executions.put_payload(job_id, Payload.of('"x"'), kept_until=T)
+
+    assert world.executions.get_payload(job_id, 1) == '"x"'
+
+
+def test_a_payload_whose_text_is_elsewhere_cannot_be_kept(world: World) -> None:
+    with pytest.raises(ValueError, match="no text"):
+        world.executions.put_payload(
+            one_off().job_id, Payload(text=None, bytes=600), kept_until=None
+        )
+
+
+# An owner's executions.
+
+
+def test_an_owner_s_executions_are_listed_newest_first(world: World) -> None:
+    rows = [one_off(T + s(n), shard=n % 4, n=n) for n in range(12)]
+    world.executions.put(rows)
+    world.executions.put([one_off(owner=Owner("other"), n=77)])
+
+    listed = world.executions.of_owner(OWNER, before=None, limit=100)
+
+    assert [*listed] == [row.id for row in reversed(rows)]
+
+
+def test_an_owner_without_executions_has_none(world: World) -> None:
+    assert [*world.executions.of_owner(Owner("nobody"), before=None, limit=10)] == []
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
+def test_pages_of_a_list_hold_every_execution_once(world: World, limit: int) -> None:
+    rows = [one_off(T + s(n // 3), shard=n % 4, n=n) for n in range(12)]
+    world.executions.put(rows)
+
+    listed: list[ExecutionId] = []
+    before = None
+    while page := world.executions.of_owner(OWNER, before=before, limit=limit):
+        listed += page
+        before = body_of(page[-1])
+        if len(page) < limit:
+            break
+
+    assert listed == sorted((row.id for row in rows), reverse=True)
+
+
+def test_a_list_starts_before_its_position(world: World) -> None:
+    rows = [one_off(T + s(n), n=n) for n in range(4)]
+    world.executions.put(rows)
+
+    listed = world.executions.of_owner(OWNER, before=body_of(rows[2].id), limit=100)
+
+    assert [*listed] == [rows[1].id, rows[0].id]
+
+
+@pytest.mark.parametrize("name", ["a", "a#0", "a#", "#", "ä ö", "x" * 128])
+def test_owners_with_awkward_names_see_their_own_rows_only(world: World, name: str) -> None:
+    owners = [Owner(one) for one in ("a", "a#0", "a#", "#", "ä ö", "x" * 128)]
+    rows = {owner: one_off(owner=owner, n=4 * n + n % 4) for n, owner in enumerate(owners)}
+    world.executions.put([*rows.values()])
+
+    listed = world.executions.of_owner(Owner(name), before=None, limit=10)
+
+    assert [*listed] == [rows[Owner(name)].id]
+    assert world.executions.get(listed[0]) == rows[Owner(name)]
+
+
+def test_pointers_and_payloads_are_in_no_list(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+    world.executions.point([retry_pointer(row, T + s(10))])
+    world.executions.put_payload(row.job_id, Payload.of('"x"'), kept_until=None)
+
+    assert [*world.executions.of_owner(OWNER, before=None, limit=10)] == [row.id]
+
+
+@pytest.mark.parametrize("state", sorted(FINAL))
+def test_what_failed_or_expired_needs_attention_and_nothing_else(
+    world: World, state: State
+) -> None:
+    row = one_off()
+    world.executions.put([row, one_off(n=2)])
+    make_final(world, row, state)
+
+    listed = world.executions.needing_attention(OWNER, before=None, limit=10)
+
+    assert [*listed] == ([row.id] if state in NEEDS_ATTENTION else [])
+
+
+def make_final(world: World, row: Execution, state: State) -> None:
+    """By a try where the state needs one, else without."""
+    if state not in (State.SUCCEEDED, State.FAILED):
+        world.executions.end(row, replace(cancelled(row), state=state))
+        return
+    won = claim(world, row)
+    assert isinstance(won, Execution)
+    result = succeeded(won) if state is State.SUCCEEDED else failed(won, Kind.PERMANENT)
+    world.executions.settle(result, token=TOKEN)
+
+
+def test_a_retry_does_not_need_attention_yet(world: World) -> None:
+    settled_retry(world)
+
+    assert [*world.executions.needing_attention(OWNER, before=None, limit=10)] == []
+
+
+def test_what_needs_attention_is_paged_newest_first(world: World) -> None:
+    rows = [
+        ended(one_off(T + s(n), shard=n % 4, n=n), Event.EXPIRE, now=T, reason="late")
+        for n in range(9)
+    ]
+    world.executions.put(rows)
+
+    first = world.executions.needing_attention(OWNER, before=None, limit=5)
+    second = world.executions.needing_attention(OWNER, before=body_of(first[-1]), limit=5)
+
+    assert [*first, *second] == [row.id for row in reversed(rows)]
+    assert len(second) < 5
