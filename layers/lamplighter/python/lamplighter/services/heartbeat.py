@@ -43,12 +43,12 @@ class _Watched:
 
 
 class Heartbeats:
-    """The executions of one process: `beat` and `check` are called about twice a second, each
-    by a thread of its own, or `tick` by one.
+    """The executions of one process.
 
-    A job that ends within ten seconds never beats. A beat that is refused, and a lease that
-    is about to end because no beat got through, stop the handler; so do its time-out and a
-    cancel that the beat finds requested (P9).
+    `beat` and `check` are called about twice a second, each by a thread of its own, or `tick`
+    by one. A job that ends within ten seconds never beats. A beat that is refused, and a lease
+    that is about to end because no beat got through, stop the handler; so do its time-out and
+    a cancel that the beat finds requested (P9).
     """
 
     def __init__(self, ports: Ports) -> None:

@@ -1,0 +1,58 @@
+"""`lamplighter`: what people type."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from lamplighter.cli import crontab, executions, jobs, schedule
+from lamplighter.cli.surroundings import FAILED, fail
+
+app = typer.Typer(
+    name="lamplighter",
+    help="Lights every job on time: a distributed job scheduler in your own AWS account.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+imports = typer.Typer(help="Take over what another scheduler runs.", no_args_is_help=True)
+imports.command("crontab")(crontab.import_crontab)
+app.add_typer(imports, name="import")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(executions.app, name="executions")
+schedule.register(app)
+
+Owner = Annotated[str, typer.Option(help="Whose jobs these are: the token's subject.")]
+
+
+@app.command()
+def run(
+    port: Annotated[
+        int,
+        typer.Option(envvar="LAMPLIGHTER_PORT", help="Where the API answers.", min=1, max=65535),
+    ] = 8080,
+    owner: Owner = "me",
+    shell_owner: Annotated[
+        list[str] | None,
+        typer.Option(help="An owner whose jobs may run shell commands here; may be repeated."),
+    ] = None,
+) -> None:
+    """Run the whole product on this machine, until Ctrl-C."""
+    # Only here: an emulator and its clients are nothing that other commands need.
+    from lamplighter.local.run import main  # noqa: PLC0415
+
+    raise typer.Exit(main(port=port, owner=owner, shell_owners=shell_owner or []))
+
+
+@app.command()
+def token(
+    owner: Owner,
+    hours: Annotated[float, typer.Option(help="How long it is good for.", min=0.01, max=8760)] = 12,
+) -> None:
+    """Print a bearer token for the local stack."""
+    from lamplighter.local.errors import CannotRun  # noqa: PLC0415 -- as above
+    from lamplighter.local.issuer import mint  # noqa: PLC0415
+
+    try:
+        typer.echo(mint(owner=owner, ttl=timedelta(hours=hours)))
+    except CannotRun as error:
+        raise fail(str(error), FAILED) from error

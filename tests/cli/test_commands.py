@@ -1,0 +1,277 @@
+"""What people type, against the real API on memory ports."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import httpx
+import jwt
+import pytest
+from typer.testing import CliRunner, Result
+
+from lamplighter.cli.main import app
+from lamplighter.cli.surroundings import Surroundings
+from lamplighter.core.outcome import Failed, Succeeded
+from lamplighter.core.retry import Failure, Kind
+from lamplighter.local.home import Home
+from lamplighter.local.issuer import Issuer
+from lamplighter.memory import MemoryWorld
+from lamplighter.sim.system import System
+from tests.cli.conftest import Terminal
+from tests.support.jobs import created, cron, new_job
+
+
+@pytest.fixture
+def system(world: MemoryWorld) -> System:
+    return System(world=world, handler=lambda _: Succeeded(result='"done"'))
+
+
+def test_jobs_are_listed_with_what_they_do_and_when(terminal: Terminal, world: MemoryWorld) -> None:
+    job = created(world.ports(), new_job(schedule=cron("0 2 * * *", "Asia/Kolkata")))
+
+    lines = terminal.type("jobs", "list").stdout.splitlines()
+
+    assert lines[0].split() == ["JOB", "NAME", "TASK", "WHEN", "NEXT", "STATUS"]
+    assert lines[1].split() == [
+        job.job_id,
+        *("echo", "0", "2", "*", "*", "*", "Asia/Kolkata"),
+        *("2026-01-01T20:30:00.000Z", "ACTIVE"),
+    ]
+
+
+def test_a_job_is_shown_with_its_executions(terminal: Terminal, system: System) -> None:
+    made = created(system.ports, new_job(payload='"hello"'))
+    system.run_for(timedelta(seconds=1))
+
+    shown = json.loads(terminal.type("jobs", "show", made.job_id).stdout)
+
+    assert shown["payload"] == "hello"
+    assert [execution["status"] for execution in shown["executions"]] == ["SUCCEEDED"]
+
+
+def test_a_deleted_job_runs_no_more(terminal: Terminal, system: System) -> None:
+    made = created(system.ports, new_job(schedule=cron("* * * * *")))
+
+    result = terminal.type("jobs", "delete", made.job_id)
+    system.run_for(timedelta(minutes=5))
+
+    assert result.stdout == f"deleted {made.job_id}\n"
+    assert system.runs == []
+
+
+def test_executions_are_listed_newest_first(terminal: Terminal, system: System) -> None:
+    first = created(system.ports, new_job())
+    system.run_for(timedelta(seconds=3))
+    second = created(system.ports, new_job())
+    system.run_for(timedelta(seconds=1))
+
+    lines = terminal.type("executions", "list").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["EXECUTION", second.first.id, first.first.id]
+    assert lines[1].split()[1:] == [
+        "echo",
+        "SUCCEEDED",
+        "2026-01-01T00:00:03.000Z",
+        *("0.000", "s", "1"),
+    ]
+
+
+def test_executions_can_be_chosen(terminal: Terminal, system: System) -> None:
+    created(system.ports, new_job())
+    system.run_for(timedelta(seconds=1))
+    waiting = created(system.ports, new_job(run_at=system.world.now() + timedelta(hours=1)))
+
+    by_status = terminal.type("executions", "list", "--status", "pending", "--json")
+    by_job = terminal.type("executions", "list", "--job", waiting.job_id, "--json")
+    limited = terminal.type("executions", "list", "--limit", "1", "--json")
+
+    for result in (by_status, by_job, limited):
+        (found,) = json.loads(result.stdout)
+        assert found["execution_id"] == waiting.first.id
+
+
+def test_an_execution_is_shown_with_its_attempts(terminal: Terminal, world: MemoryWorld) -> None:
+    failure = Failure(kind=Kind.PERMANENT, type="ValueError", message="no such customer")
+    system = System(world=world, handler=lambda _: Failed(failure=failure))
+    made = created(world.ports(), new_job())
+    system.run_for(timedelta(seconds=1))
+
+    shown = json.loads(terminal.type("executions", "show", made.first.id).stdout)
+    listed = terminal.type("executions", "list").stdout
+
+    assert [attempt["status"] for attempt in shown["attempts"]] == ["FAILED"]
+    assert "ValueError: no such customer" in listed
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("jobs", "show", "job_x"), "404 no job 'job_x'"),
+        (("jobs", "delete", "job_x"), "404 no job 'job_x'"),
+        (("executions", "show", "ex_x"), "404 no execution 'ex_x'"),
+        (("executions", "list", "--status", "asleep"), "400 status: not one of"),
+    ],
+)
+def test_what_the_api_refuses_is_one_clear_line(
+    terminal: Terminal, args: tuple[str, ...], said: str
+) -> None:
+    result = terminal.type(*args)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_somebody_elses_job_is_not_there(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job())
+
+    assert terminal.type("jobs", "show", made.job_id, owner="umbrella").exit_code == 2
+
+
+def on(answer: httpx.MockTransport, *args: str, **environment: str) -> Result:
+    return CliRunner().invoke(
+        app,
+        args,
+        obj=Surroundings(transport=answer),
+        env={"LAMPLIGHTER_TOKEN": "token", "LAMPLIGHTER_URL": None, **environment},
+    )
+
+
+def test_no_answer_is_one_clear_line() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    result = on(httpx.MockTransport(refuse), "jobs", "list")
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "lamplighter: no answer from http://127.0.0.1:8080: connection refused\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(401, json={"message": "Unauthorized"}), "401 Unauthorized"),
+        (httpx.Response(502, text="<html>bad gateway</html>"), "502 Bad Gateway"),
+        (httpx.Response(403, json=["odd"]), "403 Forbidden"),
+    ],
+)
+def test_what_stands_before_the_api_is_told_too(answer: httpx.Response, said: str) -> None:
+    result = on(httpx.MockTransport(lambda _: answer), "jobs", "list")
+
+    assert (result.exit_code, result.stderr) == (2, f"lamplighter: {said}\n")
+
+
+class Answering(BaseHTTPRequestHandler):
+    """An API of one answer, on a real socket."""
+
+    tokens: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.tokens.append(self.headers["authorization"])
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"items": [], "next_cursor": null}')
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base's name
+        """Not on the test's output."""
+
+
+def test_the_token_is_sent_and_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        result = CliRunner().invoke(app, ["jobs", "list", "--token", "mine", "--url", url])
+
+    assert result.exit_code == 0, result.output
+    assert Answering.tokens == ["Bearer mine"]
+
+
+def test_without_a_token_nothing_is_sent_to_a_strange_host() -> None:
+    result = on(
+        httpx.MockTransport(lambda _: httpx.Response(500)),
+        *("jobs", "list", "--url", "https://scheduler.example.com"),
+        LAMPLIGHTER_TOKEN="",
+    )
+
+    assert result.exit_code == 2
+    assert result.stderr == "lamplighter: no token: give --token or LAMPLIGHTER_TOKEN\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A checkout in which no run was ever made."""
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "app.py").touch()
+    home = Home.of(tmp_path)
+    home.folder.mkdir()
+    monkeypatch.setattr(Home, "of", lambda: home)
+    return home
+
+
+def test_a_token_names_its_owner_and_ends(home: Home) -> None:
+    Issuer.announce(home, port=4567)
+
+    result = CliRunner().invoke(app, ["token", "--owner", "acme", "--hours", "2"])
+
+    claims = jwt.decode(result.stdout.strip(), options={"verify_signature": False})
+    assert result.exit_code == 0
+    assert claims["sub"] == "acme"
+    ends = datetime.fromtimestamp(claims["exp"], UTC) - datetime.now(UTC)
+    assert timedelta(hours=1.9) < ends < timedelta(hours=2.1)
+
+
+def test_on_this_machine_the_local_issuer_makes_the_token(home: Home) -> None:
+    Issuer.announce(home, port=4567)
+    seen = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["authorization"].removeprefix("Bearer "))
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    on(httpx.MockTransport(answer), "jobs", "list", LAMPLIGHTER_TOKEN="")
+
+    (token,) = seen
+    assert jwt.decode(token, options={"verify_signature": False})["sub"] == "me"
+
+
+@pytest.mark.parametrize("args", [("token", "--owner", "acme"), ("jobs", "list")])
+def test_before_the_first_run_there_is_no_token(home: Home, args: tuple[str, ...]) -> None:
+    result = on(httpx.MockTransport(lambda _: httpx.Response(500)), *args, LAMPLIGHTER_TOKEN="")
+
+    assert result.exit_code in {1, 2}
+    assert "no run has made an issuer" in result.stderr
+    assert "make run" in result.stderr
+
+
+def test_run_passes_on_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, object] = {}
+
+    def main(**options: object) -> int:
+        said.update(options)
+        return 7
+
+    monkeypatch.setattr("lamplighter.local.run.main", main)
+    result = CliRunner().invoke(
+        app, ["run", "--shell-owner", "me"], env={"LAMPLIGHTER_PORT": "9090"}
+    )
+
+    assert result.exit_code == 7
+    assert said == {"port": 9090, "owner": "me", "shell_owners": ["me"]}
+
+
+@pytest.mark.parametrize("args", [[], ["jobs"], ["import"], ["executions"]])
+def test_a_command_that_is_not_complete_prints_help(args: list[str]) -> None:
+    result = CliRunner().invoke(app, args)
+
+    assert "Usage:" in result.output
