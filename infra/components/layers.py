@@ -11,7 +11,7 @@ from infra.bundling import LambdaTarget, Layer, Wheels
 from infra.paths import CODE_LAYER, RUNTIME_REQUIREMENTS
 
 # What people type, and what stands in for AWS: no function imports it.
-NOT_IN_LAMBDA = ("cli", "local", "memory", "sim", "testing.py", "testing")
+NOT_IN_LAMBDA = ("cli", "client", "local", "memory", "sim", "testing.py", "testing")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,18 +9,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from lamplighter.api.policies import ALLOW, misfire_policy, overlap_policy
 from lamplighter.api.problems import Faults
 from lamplighter.api.strict_json import canonical, compact
 from lamplighter.core.buckets import JobId
 from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import DEFAULT_TIMEOUT, FAULTS_NAMED, MAX_TIMEOUT
+from lamplighter.core.limits import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_TIMEOUT,
+    FAULTS_NAMED,
+    MAX_TIMEOUT,
+)
 from lamplighter.core.model import MisfirePolicy, Owner, Payload, Spec, check_name
 from lamplighter.core.retry import RetryPolicy
-from lamplighter.core.schedule import PINNED, Schedule, check, parse, parse_instant
+from lamplighter.core.schedule import (
+    PINNED,
+    DstFold,
+    DstGap,
+    Schedule,
+    check,
+    parse,
+    parse_instant,
+)
 from lamplighter.core.schedule.instants import parse_timestamp
 from lamplighter.services.submit import NewJob, ScheduleMaker
 
@@ -31,6 +45,8 @@ _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _HINT_MAX_CHARS: Final = 64
 _SOME_JOB: Final = JobId("any")
 """What `H` hashes while a body is only read; no text is right for one job and not for another."""
+
+Model = TypeVar("Model", bound="Body")
 
 
 class Body(BaseModel):
@@ -44,38 +60,72 @@ class Body(BaseModel):
 
 
 class RetryPolicyBody(Body):
-    """When a failed try is followed by another; what is left out has the core's default."""
+    """When a failed try is followed by another: base · factor^n seconds later, with jitter."""
 
-    max_attempts: int = 0
-    base_seconds: float = 0
-    factor: float = 0
-    max_seconds: float = 0
+    max_attempts: Annotated[int, Field(description="1–100, the first try too.")] = (
+        DEFAULT_MAX_ATTEMPTS
+    )
+    base_seconds: Annotated[float, Field(description="Before the second try.")] = 1.0
+    factor: Annotated[float, Field(description="1–100.")] = 2.0
+    max_seconds: Annotated[float, Field(description="No wait is longer.")] = 3600.0
 
 
-class JobBody(Body):
+class ScheduleBody(Body):
+    """When something is due again and again, or once at a wall-clock time."""
+
+    cron: Annotated[
+        str, Field(description="Five fields (`L`, `#`, `H`, macros), or EventBridge's `cron(…)`.")
+    ] = ""
+    rate: Annotated[
+        str, Field(description="`rate(5 minutes)` elapsed, `every(2 weeks)` by the calendar.")
+    ] = ""
+    at: Annotated[str, Field(description="One wall-clock time in `timezone`.")] = ""
+    timezone: Annotated[str, Field(description="An IANA name, spelled exactly.")] = "UTC"
+    dialect: Annotated[
+        str, Field(description="`unix` or `eventbridge`; else `cron` is read by its form.")
+    ] = ""
+    dst_gap: Annotated[
+        str,
+        Field(description="A time that the clocks leave out: `NEXT_VALID`, `SHIFT` or `SKIP`."),
+    ] = DstGap.NEXT_VALID.value
+    dst_fold: Annotated[
+        str, Field(description="A time that they show twice: `FIRST`, `SECOND` or `BOTH`.")
+    ] = DstFold.FIRST.value
+    start_at: Annotated[str, Field(description="RFC 3339; no occurrence is earlier.")] = ""
+    end_at: Annotated[str, Field(description="RFC 3339; no occurrence is later.")] = ""
+    max_occurrences: Annotated[int, Field(description="1–10,000.")] = 0
+    except_: Annotated[
+        list[str],
+        Field(alias="except", description="Cron expressions and dates that take some away."),
+    ] = []
+
+
+class JobBody(ScheduleBody):
     """A job to be: a task, and at most one of `run_at`, `cron`, `rate` and `at`; none: now."""
 
-    task: str
-    payload: object = Field(default_factory=dict)
-    queue: str = "default"
-    run_at: str = ""
-    cron: str = ""
-    rate: str = ""
-    at: str = ""
-    timezone: str = "UTC"
-    dialect: str = ""
-    dst_gap: str = ""
-    dst_fold: str = ""
-    start_at: str = ""
-    end_at: str = ""
-    max_occurrences: int = 0
-    except_: list[str] = Field(default=[], alias="except")
-    misfire_policy: str = MisfirePolicy.FIRE_ONCE.value
-    retry_policy: RetryPolicyBody = RetryPolicyBody()
-    timeout_seconds: Annotated[float, Field(ge=1, le=MAX_TIMEOUT.total_seconds())] = (
-        DEFAULT_TIMEOUT.total_seconds()
+    task: Annotated[str, Field(description="The name of the task that runs.")]
+    payload: Annotated[object, Field(description="Any JSON, at most 64 KiB.")] = Field(
+        default_factory=dict
     )
-    name: str = ""
+    queue: Annotated[str, Field(description="One of the stack's lanes.")] = "default"
+    run_at: Annotated[
+        str,
+        Field(description="RFC 3339; without an offset, wall-clock time in a `timezone` given."),
+    ] = ""
+    misfire_policy: Annotated[
+        str, Field(description="Occurrences that nobody sent in time: `FIRE_ONCE` or `SKIP`.")
+    ] = MisfirePolicy.FIRE_ONCE.value
+    overlap_policy: Annotated[
+        str, Field(description="Occurrences that meet an earlier one: `ALLOW`.")
+    ] = ALLOW
+    retry_policy: RetryPolicyBody = RetryPolicyBody()
+    timeout_seconds: Annotated[
+        float, Field(ge=1, le=MAX_TIMEOUT.total_seconds(), description="Of one try.")
+    ] = DEFAULT_TIMEOUT.total_seconds()
+    name: Annotated[str, Field(description="Of a recurring job, for people.")] = ""
+    idempotency_key: Annotated[
+        str, Field(description="As the header `Idempotency-Key`, which wins.")
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,17 +150,18 @@ def new_job(
     traceparent: str | None = None,
 ) -> NewJob:
     """The job that a body asks for; raises Faults, with all that is wrong in it."""
-    body = _read(value)
+    body = read(JobBody, value)
     parts: tuple[Callable[[], object], ...] = (
         lambda: check_name("task", body.task),
         lambda: _payload(body),
         lambda: _lane(body, lanes),
         lambda: _retry(body),
         lambda: _timing(body, now),
-        lambda: _misfire(body),
+        lambda: misfire_policy(body.misfire_policy),
+        lambda: overlap_policy(body.overlap_policy),
         lambda: _name(body),
     )
-    faults = [fault for part in parts for fault in _faults_of(part)]
+    faults = [fault for part in parts for fault in faults_of(part)]
     if faults:
         raise Faults(faults)
     timing = _timing(body, now)
@@ -125,42 +176,25 @@ def new_job(
         ),
         run_at=timing.run_at,
         schedule=timing.schedule,
-        misfire=_misfire(body),
+        misfire=misfire_policy(body.misfire_policy),
         name=_name(body),
         traceparent=traceparent,
     )
 
 
-def _read(value: object) -> JobBody:
+def read(model: type[Model], value: object, *, unknown: str = "unknown field") -> Model:
+    """The model of a JSON value; raises Faults, or Rejected for what is no object at all."""
     if not isinstance(value, dict):
         raise Rejected(field="body", value=value, reason="not a JSON object")
     try:
-        return JobBody.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
-        raise Faults([_fault(one) for one in found[:FAULTS_NAMED]]) from None
+        raise Faults([_fault(model, one, unknown) for one in found[:FAULTS_NAMED]]) from None
 
 
-def _fault(error: Mapping[str, Any]) -> Rejected:
-    path = [str(part) for part in error["loc"]]
-    match error["type"]:
-        case "missing":
-            value, reason = None, "required"
-        case "extra_forbidden":
-            value, reason = error["input"], f"unknown field{_hint(path)}"
-        case _:
-            value, reason = error["input"], str(error["msg"])
-    return Rejected(field=".".join(path), value=value, reason=reason)
-
-
-def _hint(path: list[str]) -> str:
-    known = RetryPolicyBody if len(path) > 1 else JobBody
-    names = [field.alias or name for name, field in known.model_fields.items()]
-    near = get_close_matches(path[-1][:_HINT_MAX_CHARS], names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def _faults_of(part: Callable[[], object]) -> list[Rejected]:
+def faults_of(part: Callable[[], object]) -> list[Rejected]:
+    """What is wrong with a part of a request, as it says when it is read."""
     try:
         part()
     except Rejected as fault:
@@ -168,6 +202,32 @@ def _faults_of(part: Callable[[], object]) -> list[Rejected]:
     except Faults as several:
         return [*several.faults]
     return []
+
+
+def _fault(model: type[Body], error: Mapping[str, Any], unknown: str) -> Rejected:
+    path = [str(part) for part in error["loc"]]
+    match error["type"]:
+        case "missing":
+            value, reason = None, "required"
+        case "extra_forbidden":
+            value, reason = error["input"], f"{unknown}{_hint(model, path)}"
+        case _:
+            value, reason = error["input"], str(error["msg"])
+    return Rejected(field=".".join(path), value=value, reason=reason)
+
+
+def _hint(model: type[Body], path: list[str]) -> str:
+    near = get_close_matches(path[-1][:_HINT_MAX_CHARS], _names(model, path[:-1]), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _names(model: type[Body], path: list[str]) -> list[str]:
+    """The fields of the model, or of the one that lies in it at this path."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    inner = fields[path[0]].annotation if path else None
+    if isinstance(inner, type) and issubclass(inner, Body):
+        return _names(inner, path[1:])
+    return [*fields]
 
 
 def _payload(body: JobBody) -> Payload:
@@ -184,14 +244,6 @@ def _lane(body: JobBody, lanes: Collection[str]) -> str:
 def _retry(body: JobBody) -> RetryPolicy:
     policy = body.retry_policy
     return RetryPolicy(**policy.said(*RetryPolicyBody.model_fields))
-
-
-def _misfire(body: JobBody) -> MisfirePolicy:
-    try:
-        return MisfirePolicy(body.misfire_policy.upper())
-    except ValueError:
-        reason = f"not one of {', '.join(MisfirePolicy)}"
-        raise Rejected(field="misfire_policy", value=body.misfire_policy, reason=reason) from None
 
 
 def _name(body: JobBody) -> str | None:

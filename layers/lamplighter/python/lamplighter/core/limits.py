@@ -75,6 +75,9 @@ IDEMPOTENCY_KEPT: Final = timedelta(days=7)
 IDEMPOTENCY_KEY_MAX_CHARS: Final = 255
 OWNER_MAX_CHARS: Final = 255  # OpenID Connect Core 1.0, section 2: the longest `sub`
 BODY_MAX_BYTES: Final = 256 * 1024  # a payload at its limit, most of it written as \u escapes
+BATCH_MAX_JOBS: Final = 100  # jobs of one request
+BATCH_MAX_BYTES: Final = 4 * 1024 * 1024  # Lambda takes 6 MB, in which each quote counts twice
+BATCH_PATIENCE: Final = timedelta(seconds=10)  # then no further job is begun: an API has 15 s
 JSON_MAX_DEPTH: Final = 64  # CPython's parser gives up at about a thousand
 QUERY_MAX_FIELDS: Final = 50
 FAULTS_NAMED: Final = 20  # of one request

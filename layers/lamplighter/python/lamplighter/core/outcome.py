@@ -26,7 +26,7 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The handler was never called: the look after the claim said no."""
+    """No result and no failure: the look after the claim said no, or the handler stopped on request."""
 
     reason: str
 

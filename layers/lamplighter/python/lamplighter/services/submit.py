@@ -76,6 +76,7 @@ class Created:
 class Replayed:
     """The key was used before, with the same body: the first answer, again."""
 
+    job_id: JobId
     answer: str
 
 
@@ -186,7 +187,7 @@ def _replay(ports: Ports, known: KeyRecord, key: IdempotencyKey) -> Replayed:
     if known.fingerprint != key.fingerprint:
         raise KeyReused(reason="this idempotency key was used with another body")
     _look_again(ports, known.job_id)
-    return Replayed(answer=known.answer)
+    return Replayed(job_id=known.job_id, answer=known.answer)
 
 
 def _look_again(ports: Ports, job_id: JobId) -> None:

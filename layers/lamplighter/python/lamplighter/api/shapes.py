@@ -1,0 +1,319 @@
+"""The ways to ask for a job, each answered in kind.
+
+Beside the canonical body there are three from the documents that Lamplighter follows. A body is
+told by its own fields, and no field of another is taken in it; then it is translated, so that
+whatever is wrong is found in one place and told by the name that the caller has for it.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from lamplighter.api import render
+from lamplighter.api.access import is_plain
+from lamplighter.api.bodies import Body, JobBody, fingerprint, new_job, read
+from lamplighter.api.problems import Faults
+from lamplighter.core.errors import Rejected
+from lamplighter.core.limits import IDEMPOTENCY_KEY_MAX_CHARS
+from lamplighter.core.model import Owner
+from lamplighter.services.submit import Created, NewJob
+
+Json = Mapping[str, Any]
+
+_KEY: Final = Field(default="", description="As the header `Idempotency-Key`, which wins.")
+_PAYLOAD: Final = Field(default_factory=dict, description="Any JSON, at most 64 KiB.")
+
+
+class TypedJobBody(Body):
+    """In camel case: a task's name as `type`, once at `runAt`, else now."""
+
+    type: Annotated[str, Field(description="The name of the task that runs.")]
+    payload: Annotated[object, _PAYLOAD]
+    run_at: Annotated[str, Field(alias="runAt", description="RFC 3339 with an offset.")] = ""
+    queue: Annotated[str, Field(description="One of the stack's lanes.")] = "default"
+    max_attempts: Annotated[int, Field(alias="maxAttempts", description="1–100.")] = 5
+    timeout_seconds: Annotated[
+        float, Field(alias="timeoutSeconds", description="1–840, of one try.")
+    ] = 60.0
+    idempotency_key: Annotated[str, Field(alias="idempotencyKey")] = _KEY
+
+
+class OnceOrCronBody(Body):
+    """Once at an instant, or by a cron expression in UTC."""
+
+    type: Literal["ONCE", "CRON"]
+    value: Annotated[str, Field(description="RFC 3339 with an offset, or five fields of cron.")]
+
+
+class TaskIdJobBody(Body):
+    """A task by its `task_id`, its `schedule` and its `parameters`."""
+
+    task_id: Annotated[str, Field(description="The name of the task that runs.")]
+    schedule: OnceOrCronBody
+    parameters: Annotated[object, _PAYLOAD]
+    idempotency_key: Annotated[str, _KEY]
+
+
+class BackoffBody(Body):
+    """When a failed try is followed by another: base · factor^n later, with jitter."""
+
+    base_ms: Annotated[float, Field(description="Before the second try.")] = 1000.0
+    factor: Annotated[float, Field(description="1–100.")] = 2.0
+    max_ms: Annotated[float, Field(description="No wait is longer.")] = 3_600_000.0
+
+
+class TaskTargetBody(Body):
+    """A task as a target."""
+
+    kind: Literal["task"]
+    name: Annotated[str, Field(description="The name of the task that runs.")]
+
+
+class TargetedJobBody(Body):
+    """A `target`, once (`one_off` with `run_at`) or again and again (`recurring` with `cron`)."""
+
+    type: Literal["one_off", "recurring"]
+    run_at: Annotated[str, Field(description="RFC 3339; of a one-off.")] = ""
+    cron: Annotated[str, Field(description="Of a recurring job.")] = ""
+    timezone: Annotated[str, Field(description="An IANA name, spelled exactly.")] = "UTC"
+    target: TaskTargetBody
+    payload: Annotated[object, _PAYLOAD]
+    max_attempts: Annotated[int, Field(description="1–100, the first try too.")] = 5
+    backoff: BackoffBody = BackoffBody()
+    misfire_policy: Annotated[str, Field(description="`fire_once` or `skip`.")] = "fire_once"
+    overlap_policy: Annotated[str, Field(description="`allow`.")] = "allow"
+    idempotency_key: Annotated[str, _KEY]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """One way to ask: how it is told, read, and answered."""
+
+    model: type[Body]
+    marks: frozenset[str]
+    """Fields that no other shape has; the first of the body's to be found says that it is this."""
+    canonical: Callable[[Json], Json]
+    """The canonical body of a body that the model admits."""
+    names: Mapping[str, str]
+    """What a canonical field is called here, where it is not the same."""
+    answer: Callable[[Created], render.Document]
+    not_kept: Callable[[Json], Mapping[str, str]] = field(default=lambda _: {})
+    """Which of a body's fields are known but not honoured yet, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A job as somebody asked for it, and how they are answered."""
+
+    new: NewJob
+    fingerprint: str
+    """A digest of all that was said, but for the key."""
+    key: str | None
+    """The idempotency key in the body."""
+    answer: Callable[[Created], render.Document]
+
+
+def asked(
+    value: object,
+    *,
+    owner: Owner,
+    lanes: Collection[str],
+    now: datetime,
+    traceparent: str | None = None,
+) -> Asked:
+    """What a body asks for, in any shape; raises Rejected or Faults, with all that is wrong."""
+    if not isinstance(value, dict):
+        raise Rejected(field="body", value=value, reason="not a JSON object")
+    shape = _shape_of(value)
+    canonical = {name: one for name, one in _canonical(shape, value).items() if not _is_key(name)}
+    try:
+        new = new_job(canonical, owner=owner, lanes=lanes, now=now, traceparent=traceparent)
+    except Rejected as fault:
+        raise _renamed(shape, value, fault) from None
+    except Faults as several:
+        raise Faults([_renamed(shape, value, fault) for fault in several.faults]) from None
+    key_field = next(filter(_is_key, value), None)
+    said = {name: one for name, one in value.items() if name != key_field}
+    return Asked(
+        new=new,
+        fingerprint=fingerprint(said),
+        key=_key(key_field, value[key_field]) if key_field else None,
+        answer=shape.answer,
+    )
+
+
+def _shape_of(value: Json) -> Shape:
+    if "task" in value:
+        return CANONICAL
+    # `type` is the task's name in one shape and says how often in another.
+    if value.get("type") in {"one_off", "recurring"}:
+        return TARGETED
+    return next((shape for shape in SHAPES if not shape.marks.isdisjoint(value)), CANONICAL)
+
+
+def _canonical(shape: Shape, value: Json) -> Json:
+    if shape is CANONICAL:
+        return value
+    not_kept = shape.not_kept(value)
+    faults = [
+        Rejected(field=name, value=value[name], reason=reason) for name, reason in not_kept.items()
+    ]
+    mark = next(iter(sorted(shape.marks & value.keys())), "type")
+    try:
+        read(shape.model, value, unknown=f"unknown field beside {mark}")
+    except Faults as several:
+        faults += [one for one in several.faults if one.field.split(".")[0] not in not_kept]
+    if faults:
+        raise Faults(faults)
+    return shape.canonical(value)
+
+
+def _renamed(shape: Shape, value: Json, fault: Rejected) -> Rejected:
+    """A fault by the name, and with the value, that stand in the caller's body."""
+    name = shape.names.get(fault.field, fault.field)
+    given = _at(value, name)
+    if name == fault.field or given is None or given == fault.value:
+        return Rejected(field=name, value=fault.value, reason=fault.reason)
+    if isinstance(given, str) or not isinstance(fault.value, int | float):
+        return Rejected(field=name, value=fault.value, reason=fault.reason)
+    reason = f"is a {fault.field} of {fault.value:g}, {fault.reason}"
+    return Rejected(field=name, value=given, reason=reason)
+
+
+def _at(value: Json, path: str) -> object:
+    found: object = value
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _is_key(name: str) -> bool:
+    return name in {"idempotency_key", "idempotencyKey"}
+
+
+def _key(name: str, text: str) -> str:
+    if is_plain(text, IDEMPOTENCY_KEY_MAX_CHARS):
+        return text
+    reason = f"not 1–{IDEMPOTENCY_KEY_MAX_CHARS} printable characters"
+    raise Rejected(field=name, value=text, reason=reason)
+
+
+def _picked(value: Json, names: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that are there, by their canonical names."""
+    return {ours: value[theirs] for ours, theirs in names.items() if theirs in value}
+
+
+_TYPED_NAMES: Final = MappingProxyType(
+    {
+        "task": "type",
+        "payload": "payload",
+        "run_at": "runAt",
+        "queue": "queue",
+        "timeout_seconds": "timeoutSeconds",
+    }
+)
+
+
+def _of_typed(value: Json) -> Json:
+    retry = _picked(value, {"max_attempts": "maxAttempts"})
+    return {**_picked(value, _TYPED_NAMES), "retry_policy": retry}
+
+
+def _of_task_id(value: Json) -> Json:
+    schedule = value["schedule"]
+    when = "cron" if schedule["type"] == "CRON" else "run_at"
+    picked = _picked(value, {"task": "task_id", "payload": "parameters"})
+    return {**picked, when: schedule["value"]}
+
+
+def _of_targeted(value: Json) -> Json:
+    wanted, other = ("run_at", "cron") if value["type"] == "one_off" else ("cron", "run_at")
+    faults = [
+        *([] if wanted in value else [_fault(wanted, None, f"required of a {value['type']}")]),
+        *([_fault(other, value[other], f"not of a {value['type']}")] if other in value else []),
+    ]
+    if faults:
+        raise Faults(faults)
+    backoff = value.get("backoff", {})
+    names = (wanted, "timezone", "payload", "misfire_policy", "overlap_policy")
+    return {
+        "task": value["target"]["name"],
+        **{name: value[name] for name in names if name in value},
+        "retry_policy": {
+            **_picked(value, {"max_attempts": "max_attempts"}),
+            **_picked(backoff, {"factor": "factor"}),
+            **{
+                seconds: milliseconds / 1000
+                for seconds, milliseconds in _picked(
+                    backoff, {"base_seconds": "base_ms", "max_seconds": "max_ms"}
+                ).items()
+            },
+        },
+    }
+
+
+def _fault(field: str, value: object, reason: str) -> Rejected:
+    return Rejected(field=field, value=value, reason=reason)
+
+
+def _not_kept_of_targeted(value: Json) -> Mapping[str, str]:
+    reasons = {
+        "payload_ref": "a payload is not fetched by reference yet: send it as payload",
+        "deadline_ms": "a deadline is not kept yet: leave it out, and late is never never",
+    }
+    target = value.get("target")
+    kind = target.get("kind") if isinstance(target, dict) else None
+    if isinstance(kind, str) and kind != "task":
+        reasons["target"] = 'only a task is run yet: {"kind": "task", "name": …}'
+    return {name: reason for name, reason in reasons.items() if name in value}
+
+
+CANONICAL: Final = Shape(
+    model=JobBody,
+    marks=frozenset({"task"}),
+    canonical=lambda value: value,
+    names=MappingProxyType({}),
+    answer=render.created,
+)
+TYPED: Final = Shape(
+    model=TypedJobBody,
+    marks=frozenset({"type", "runAt", "maxAttempts", "timeoutSeconds"}),
+    canonical=_of_typed,
+    names=MappingProxyType({**_TYPED_NAMES, "retry_policy.max_attempts": "maxAttempts"}),
+    answer=render.created_typed,
+)
+TASK_ID: Final = Shape(
+    model=TaskIdJobBody,
+    marks=frozenset({"task_id", "schedule", "parameters"}),
+    canonical=_of_task_id,
+    names=MappingProxyType(
+        {
+            "task": "task_id",
+            "payload": "parameters",
+            "run_at": "schedule.value",
+            "cron": "schedule.value",
+        }
+    ),
+    answer=render.created_by_task_id,
+)
+TARGETED: Final = Shape(
+    model=TargetedJobBody,
+    marks=frozenset({"target", "payload_ref", "backoff", "deadline_ms"}),
+    canonical=_of_targeted,
+    names=MappingProxyType(
+        {
+            "task": "target.name",
+            "retry_policy.max_attempts": "max_attempts",
+            "retry_policy.base_seconds": "backoff.base_ms",
+            "retry_policy.factor": "backoff.factor",
+            "retry_policy.max_seconds": "backoff.max_ms",
+        }
+    ),
+    answer=render.created_targeted,
+    not_kept=_not_kept_of_targeted,
+)
+SHAPES: Final = (TASK_ID, TARGETED, TYPED)
