@@ -15,7 +15,7 @@ from botocore.exceptions import (
 )
 
 from lamplighter.aws.failures import CallRefused
-from lamplighter.core.buckets import before, body_of, through
+from lamplighter.core.buckets import before, body_of, job_key, owner_key_of, through
 from lamplighter.core.errors import LamplighterError, LostClaim, Unavailable
 from lamplighter.core.lease import Grant, Held, Intent, Kind, Layout, Work
 from lamplighter.core.lifecycle import State
@@ -525,6 +525,24 @@ def test_a_deleted_job_is_not_looked_up_for_a_list(bench: Bench) -> None:
     assert [*bench.jobs.of_owner(OWNER, before=None, limit=10)] == []
 
     assert bench.dynamodb.calls["batch_get_item"] == 0
+
+
+def test_a_list_is_filled_past_deleted_jobs_that_a_lagging_index_still_holds(
+    bench: Bench,
+) -> None:
+    older, newer = recurring(T, n=4), recurring(T + s(1), n=8)
+    for job in (older, newer):
+        bench.jobs.create(first=occurrence(job), job=job)
+    bench.jobs.delete(newer)
+    partition, sort = job_key(newer.id)
+    bench.clients.unmetered.update_item(
+        TableName=bench.tables.jobs,
+        Key={"pk": {"S": partition}, "sk": {"S": sort}},
+        UpdateExpression="SET own = :key",
+        ExpressionAttributeValues={":key": {"S": owner_key_of(OWNER, newer.id)}},
+    )
+
+    assert [*bench.jobs.of_owner(OWNER, before=None, limit=1)] == [older]
 
 
 def test_a_refused_write_is_not_followed_by_a_read(bench: Bench) -> None:

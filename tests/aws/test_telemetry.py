@@ -14,7 +14,6 @@ from aws_lambda_powertools import Logger
 
 from lamplighter.aws.telemetry import NAMESPACE, SERVICE, LambdaTelemetry
 from lamplighter.core.errors import Unavailable
-from lamplighter.core.limits import LOOK_AHEAD
 from lamplighter.core.model import Execution
 from lamplighter.core.retry import Kind
 from lamplighter.ports import Telemetry
@@ -117,8 +116,8 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
     counts.taken_over(row)
     counts.recovered(row, reason="its message was lost")
     counts.finished(failed(row, max_attempts=1))
-    counts.dispatched(partition=0, sent=10, pages=1, age=LOOK_AHEAD - s(180))
-    counts.dispatched(partition=1, sent=0, pages=0, age=LOOK_AHEAD + s(2))
+    counts.dispatched(partition=0, sent=10, pages=1, age=-s(180))
+    counts.dispatched(partition=1, sent=0, pages=0, age=s(2))
     log.lines()
 
     counts.flush()

@@ -108,7 +108,7 @@ def test_a_reused_key_gets_the_first_answer_and_makes_nothing(world: MemoryWorld
 
     again = submit(ports, new_job(), key("k"))
 
-    assert again == Replayed(answer=first.job_id)
+    assert again == Replayed(job_id=first.job_id, answer=first.job_id)
     assert len(world.tables.executions) == 1
 
 

@@ -6,6 +6,7 @@ that got no answer do not come back. Then every promise must hold.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -13,9 +14,11 @@ import pytest
 
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
+from lamplighter.core.model import Job
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
+from lamplighter.core.schedule import parse
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
 from lamplighter.services import dispatch, execute, manage, sweep, tick
@@ -201,6 +204,44 @@ def delete_a_recurring_job() -> tuple[System, UseCase]:
     return system, lambda ports: manage.delete(ports, OWNER, job.id)
 
 
+def pause_a_recurring_job() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+    return system, lambda ports: manage.pause(ports, OWNER, job.id)
+
+
+def resume_a_recurring_job() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+    manage.pause(system.ports, OWNER, job.id)
+    system.run_for(10 * MINUTE)
+    return system, lambda ports: manage.resume(ports, OWNER, job.id)
+
+
+def edit_a_recurring_job() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+    seldom = parse(cron="*/7 * * * *", seed=job.id)
+    return system, lambda ports: manage.edit(
+        ports, OWNER, job.id, lambda job: replace(job, schedule=seldom)
+    )
+
+
+def pause_and_resume_in_one_breath() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+
+    def use_case(ports: Ports) -> None:
+        manage.pause(ports, OWNER, job.id)
+        manage.resume(ports, OWNER, job.id)
+
+    return system, use_case
+
+
+def a_minutely_job() -> tuple[System, Job]:
+    system = a_system()
+    job = created(system.ports, new_job(schedule=every("1 minute"))).job
+    assert job is not None
+    system.run_for(3 * MINUTE)
+    return system, job
+
+
 SCENARIOS = [
     create_due_soon,
     create_due_later,
@@ -217,6 +258,10 @@ SCENARIOS = [
     sweep_of_a_purged_queue,
     one_tick,
     delete_a_recurring_job,
+    pause_a_recurring_job,
+    resume_a_recurring_job,
+    edit_a_recurring_job,
+    pause_and_resume_in_one_breath,
 ]
 
 by_scenario = pytest.mark.parametrize(

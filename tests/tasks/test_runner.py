@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from lamplighter import Context, Permanent, RateLimited, Retryable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS, RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Refused, Succeeded
+from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.memory import MemoryWorld
 from lamplighter.services.heartbeat import Heartbeats, Stop
@@ -292,7 +292,7 @@ def test_a_handler_that_stops_because_it_is_cancelled_is_cancelled(bench: Bench)
         assert ctx.cancelled
         ctx.raise_if_stopped()
 
-    assert bench.run(handler) == Refused(reason="cancelled on request")
+    assert bench.run(handler) == Withdrawn(reason="cancelled on request")
 
 
 def test_an_error_of_a_cancelled_handler_is_not_tried_again(bench: Bench) -> None:
@@ -300,7 +300,7 @@ def test_an_error_of_a_cancelled_handler_is_not_tried_again(bench: Bench) -> Non
         cancel(bench, ctx)
         raise Retryable("interrupted")
 
-    assert bench.run(handler) == Refused(reason="cancelled on request")
+    assert bench.run(handler) == Withdrawn(reason="cancelled on request")
 
 
 def test_a_handler_that_finishes_although_it_was_cancelled_has_finished(bench: Bench) -> None:

@@ -86,6 +86,8 @@ class Executions(Protocol):
     def put(self, rows: Sequence[Execution]) -> Sequence[Execution]:
         """Make each row that does not exist; the answer has, in order, the row as it now is.
 
+        A row of an earlier version of its job of which nothing has come gives way
+        (`planning.supersedes`, P19).
         Each row is atomic by itself. After a crash or Unavailable any of them may exist.
         """
         ...
@@ -229,6 +231,21 @@ class Jobs(Protocol):
 
         Raises VersionMoved when its version is no longer the one given.
         """
+        ...
+
+    def revise(
+        self, before: Job, after: Job, *, first: Execution | None = None
+    ) -> Job | Refusal:
+        """Put the job's next version in the place of `before`, and its first row, or neither.
+
+        `before` is kept among its versions. Raises VersionMoved when the job is no longer at
+        the version of `before`; a Refusal when the first row's place is taken by one that
+        does not give way. Writing the same revision twice is fine (P18).
+        """
+        ...
+
+    def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
+        """Earlier versions of a job than this one, newest first, eventually consistent."""
         ...
 
     def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:

@@ -23,7 +23,6 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 from lamplighter.core.buckets import ExecutionId, place_of
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import LOOK_AHEAD
 from lamplighter.core.model import Execution
 
 SERVICE: Final = "lamplighter"
@@ -75,15 +74,14 @@ class LambdaTelemetry:
     @_harmless
     def dispatched(self, *, partition: int, sent: int, pages: int, age: timedelta) -> None:
         # How far the watermark lay in the past; below zero, and well, when it lay ahead.
-        behind = age - LOOK_AHEAD
-        self._measure("watermark_age_ms", behind)
+        self._measure("watermark_age_ms", age)
         if pages:
             self._log(
                 "dispatched",
                 partition=partition,
                 sent=sent,
                 pages=pages,
-                watermark_age_ms=behind // _MILLISECOND,
+                watermark_age_ms=age // _MILLISECOND,
             )
 
     @_harmless

@@ -4,7 +4,8 @@ LamplighterError
 ├── Rejected            their request is wrong: tell them which field and value (4xx)
 ├── NotFound            there is no such thing, or it is somebody else's (404)
 ├── Conflict            their request is fine, the state is against it (409)
-│   └── KeyReused       an idempotency key came back with another body (422)
+│   ├── KeyReused       an idempotency key came back with another body (422)
+│   └── WrongVersion    the job is not at the version that the request names (412)
 ├── Race                somebody else was first: drop what you hold, count it
 │   ├── LostClaim       the token no longer owns the execution
 │   ├── LostLease       the epoch no longer owns the partition
@@ -65,6 +66,14 @@ class Conflict(LamplighterError):
 
 class KeyReused(Conflict):
     """An idempotency key came back with another body."""
+
+
+class WrongVersion(Conflict):
+    """The request is about another version of the job than there is; `version` is this one."""
+
+    def __init__(self, *, version: int) -> None:
+        super().__init__(reason=f"the job is at version {version}")
+        self.version = version
 
 
 class Race(LamplighterError):

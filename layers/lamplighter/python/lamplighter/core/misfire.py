@@ -59,7 +59,7 @@ def decide(row: Execution, job: Job | None, decided_at: datetime) -> Decision:
             case MisfirePolicy.SKIP:
                 return Skip(reason=f"misfire: {decided_at - row.run_at} late")
             case MisfirePolicy.FIRE_ONCE:
-                latest = _latest(job, decided_at)
+                latest = job.latest_until(decided_at)
                 if latest is not None and latest > row.scheduled_for:
                     return Skip(reason=f"misfire: {latest.isoformat()} runs for it")
             case other:
@@ -78,9 +78,9 @@ def successor(job: Job, slot: datetime, decided_at: datetime) -> datetime | None
         return following
     match job.misfire:
         case MisfirePolicy.SKIP:
-            return job.next_after(decided_at - _offset(job) - MISFIRE_THRESHOLD - _MILLISECOND)
+            return _first_on_time(job, following, decided_at)
         case MisfirePolicy.FIRE_ONCE:
-            return _latest(job, decided_at)
+            return job.latest_until(decided_at)
         case other:
             assert_never(other)
 
@@ -89,10 +89,7 @@ def _is_missed(run_at: datetime, decided_at: datetime) -> bool:
     return decided_at - run_at > MISFIRE_THRESHOLD
 
 
-def _latest(job: Job, decided_at: datetime) -> datetime | None:
-    return job.schedule.previous(decided_at - _offset(job) + _MILLISECOND)
-
-
-def _offset(job: Job) -> timedelta:
-    """How far into its flexible window each of a job's occurrences lies: always the same."""
-    return job.run_at(job.created_at) - job.created_at
+def _first_on_time(job: Job, following: datetime, decided_at: datetime) -> datetime | None:
+    """The first slot from `following` on that is not missed."""
+    offset = job.run_at(following) - following
+    return job.next_after(decided_at - MISFIRE_THRESHOLD - offset - _MILLISECOND)

@@ -12,6 +12,8 @@ from lamplighter.core.lifecycle import FINAL, State
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.schedule import Schedule
 
+_MILLISECOND = timedelta(milliseconds=1)
+
 Owner = NewType("Owner", str)
 Token = NewType("Token", str)
 """The claim's fencing token: 128 random bits as hex."""
@@ -37,6 +39,8 @@ class JobStatus(StrEnum):
     """Whether a definition makes occurrences."""
 
     ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    """Until it is resumed: nothing that is claimed meanwhile starts."""
     DELETED = "DELETED"
     """For good: the definition stays, for its history."""
 
@@ -105,11 +109,27 @@ class Job:
     schedule: Schedule
     misfire: MisfirePolicy
     created_at: datetime
+    effective_from: datetime | None = None
+    """When this version replaced the one before it; None for the first. It plans no slot at or
+    before this instant: neither an edit nor a resume is retroactive."""
     name: str | None = None
+
+    @property
+    def since(self) -> datetime:
+        """The instant after which this version plans."""
+        return self.effective_from or self.created_at
 
     def next_after(self, slot: datetime) -> datetime | None:
         """The first slot strictly after another; None once the job makes no more."""
-        return self.schedule.next(slot) if self.status is JobStatus.ACTIVE else None
+        if self.status is not JobStatus.ACTIVE:
+            return None
+        return self.schedule.next(max(slot, self.since))
+
+    def latest_until(self, instant: datetime) -> datetime | None:
+        """The last slot of this version whose occurrence is due by then."""
+        offset = self.run_at(self.created_at) - self.created_at
+        slot = self.schedule.previous(instant - offset + _MILLISECOND)
+        return slot if slot is not None and slot > self.since else None
 
     def run_at(self, slot: datetime) -> datetime:
         """When the occurrence of a slot is due: the slot, or later in its flexible window."""

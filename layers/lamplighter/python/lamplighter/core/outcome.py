@@ -26,12 +26,19 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """No result and no failure: the look after the claim said no, or the handler stopped on request."""
+    """The handler was never called: the look after the claim said no."""
 
     reason: str
 
 
-Outcome = Succeeded | Failed | Refused
+@dataclass(frozen=True, kw_only=True)
+class Withdrawn:
+    """The handler left when it was asked to, its execution being cancelled."""
+
+    reason: str
+
+
+Outcome = Succeeded | Failed | Refused | Withdrawn
 
 
 def finished(
@@ -41,8 +48,11 @@ def finished(
     match outcome:
         case Succeeded(result=result):
             return _closed(running, Event.SUCCEED, now, result=result)
-        case Refused(reason=reason):
+        case Withdrawn(reason=reason):
             return _closed(running, Event.CANCEL, now, reason=reason)
+        case Refused(reason=reason):
+            # No try: so a later version of its job may plan it anew (P19).
+            return ended(running, Event.CANCEL, now=now, reason=reason)
         case Failed(failure=failure):
             return _failed(running, failure, policy=policy, now=now, jitter=jitter)
         case other:
@@ -103,6 +113,7 @@ def ended(pending: Execution, event: Event, *, now: datetime, reason: str) -> Ex
         next_run_at=None,
         token=None,
         lease_until=None,
+        worker=None,
         finished_at=now,
         reason=reason,
     )

@@ -15,7 +15,7 @@ from lamplighter.core.buckets import (
     execution_at,
     minute_of,
 )
-from lamplighter.core.errors import LostClaim, LostLease, VersionMoved
+from lamplighter.core.errors import LostClaim, LostLease, NotFound, VersionMoved
 from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, Event, State, sources_of
 from lamplighter.core.model import (
@@ -28,6 +28,7 @@ from lamplighter.core.model import (
     Token,
 )
 from lamplighter.core.outcome import taken_over
+from lamplighter.core.planning import supersedes
 from lamplighter.ports import KeyRecord, Page, Refusal
 
 _FRESH = sources_of(Event.CLAIM) - {State.RUNNING}
@@ -41,6 +42,7 @@ class Tables:
     pointers: dict[Position, Pointer] = field(default_factory=dict)
     payloads: dict[tuple[JobId, int], str] = field(default_factory=dict)
     jobs: dict[JobId, Job] = field(default_factory=dict)
+    versions: dict[tuple[JobId, int], Job] = field(default_factory=dict)
     keys: dict[tuple[Owner, str], KeyRecord] = field(default_factory=dict)
     leases: dict[Work, "_Lease"] = field(default_factory=dict)
     layout: Layout | None = None
@@ -49,9 +51,13 @@ class Tables:
     """Which positions each shard of a minute holds, as a partition of the table does."""
 
     def make(self, row: Execution) -> Execution:
-        """The row as it is; this one when there was none."""
+        """The row as it now is: this one, unless one is there that does not give way."""
+        there = self.executions.get(row.id)
+        if there is not None and not supersedes(row, there):
+            return there
         self._place(body_of(row.id))
-        return self.executions.setdefault(row.id, _as_stored(row))
+        self.executions[row.id] = _as_stored(row)
+        return self.executions[row.id]
 
     def point(self, pointer: Pointer) -> None:
         """Make a pointer unless it exists."""
@@ -191,7 +197,10 @@ class MemoryExecutions:
 
     def get_payload(self, id: JobId, version: int) -> str:
         with self._tables.lock:
-            return self._tables.payloads[id, version]
+            text = self._tables.payloads.get((id, version))
+        if text is None:
+            raise NotFound(kind="payload", id=id)
+        return text
 
     def of_owner(
         self, owner: Owner, *, before: Position | None, limit: int
@@ -290,6 +299,32 @@ class MemoryJobs:
             self._tables.jobs[job.id] = deleted
             return deleted
 
+    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
+        after = _job_as_stored(after)
+        with self._tables.lock:
+            current = self._tables.jobs.get(before.id)
+            if current == after:
+                return after
+            if current is None or current.version != before.version:
+                raise VersionMoved(job_id=before.id, version=before.version)
+            if first is not None:
+                there = self._tables.executions.get(first.id)
+                if there is not None and not supersedes(first, there):
+                    return Refusal(found=there)
+                self._tables.make(first)
+            self._tables.versions[before.id, before.version] = current
+            self._tables.jobs[before.id] = after
+            return after
+
+    def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
+        with self._tables.lock:
+            versions = self._tables.versions
+            return [
+                versions[id, version]
+                for version in range(before - 1, 0, -1)
+                if (id, version) in versions
+            ][:limit]
+
     def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:
         with self._tables.lock:
             jobs = [
@@ -350,6 +385,8 @@ class MemoryControl:
             lease = self._tables.leases.get(grant.work)
             if lease is None or lease.epoch != grant.epoch:
                 raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
+            if watermark < lease.watermark:
+                raise ValueError(f"the watermark of {grant.work} does not go back")
             self._tables.leases[grant.work] = replace(
                 lease, until=until, watermark=watermark, intent=intent
             )

@@ -252,11 +252,9 @@ def _occurrences(ports: Ports, of: Job, wanted: Wanted) -> Source[ExecutionId, S
     """The rows of a recurring job's slots, by their computed ids (no index holds them)."""
 
     def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
-        now = ports.clock.now()
         before = place_of(after).at if after else None
-        newest = islice(slots.newest_first(of, now=now, before=before), limit)
-        ids = [of.occurrence(slot, now=now, sent_directly=False).id for slot in newest]
-        return _admitted(ports, ids, wanted)
+        planned = slots.planned(ports, of, now=ports.clock.now(), due_before=before)
+        return _admitted(ports, [row.id for row in islice(planned, limit)], wanted)
 
     return source
 

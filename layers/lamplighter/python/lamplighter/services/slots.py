@@ -4,23 +4,58 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from lamplighter.core.limits import MARGIN
-from lamplighter.core.model import Job
+from lamplighter.core.model import Execution, Job, JobStatus
 from lamplighter.core.timing import line
+from lamplighter.ports import Ports
 
 _TICK = timedelta(milliseconds=1)
+_VERSIONS_A_READ = 20
 
 
-def newest_first(job: Job, *, now: datetime, before: datetime | None = None) -> Iterator[datetime]:
-    """The job's slots, from the last that can be armed at `now` back to its creation.
+def planned(
+    ports: Ports, job: Job, *, now: datetime, due_before: datetime | None = None
+) -> Iterator[Execution]:
+    """What the job's versions planned, newest first, from the last that can be armed at `now`.
+
+    Each as it was planned; whether there is a row of it has to be read. `due_before` goes on
+    where an earlier walk ended: only what was due before then.
+    """
+    until: datetime | None = None
+    for version in _newest_versions(ports, job):
+        if version.status is JobStatus.ACTIVE or version is job:
+            yield from _of_version(version, now=now, until=until, due_before=due_before)
+        until = version.since
+
+
+def of_version(job: Job, *, now: datetime) -> Iterator[datetime]:
+    """One version's slots, from the last that can be armed at `now` back to its beginning.
 
     Whoever arms goes on until one slot lies beyond the line: no slot after that one has a row.
     """
-    slot = before or _after_the_armed(job, now)
-    while (earlier := job.schedule.previous(slot)) is not None and earlier > job.created_at:
+    end = line(now) + MARGIN
+    return _back_from((job.schedule.next(end) or end) + _TICK, job)
+
+
+def _of_version(
+    version: Job, *, now: datetime, until: datetime | None, due_before: datetime | None
+) -> Iterator[Execution]:
+    for slot in of_version(version, now=now):
+        occurrence = version.occurrence(slot, now=now, sent_directly=False)
+        is_replaced = until is not None and slot > until
+        if not is_replaced and (due_before is None or occurrence.run_at < due_before):
+            yield occurrence
+
+
+def _back_from(slot: datetime, job: Job) -> Iterator[datetime]:
+    while (earlier := job.schedule.previous(slot)) is not None and earlier > job.since:
         yield earlier
         slot = earlier
 
 
-def _after_the_armed(job: Job, now: datetime) -> datetime:
-    end = line(now) + MARGIN
-    return (job.schedule.next(end) or end) + _TICK
+def _newest_versions(ports: Ports, job: Job) -> Iterator[Job]:
+    yield job
+    before = job.version
+    while before > 1:
+        versions = ports.jobs.versions(job.id, before=before, limit=_VERSIONS_A_READ)
+        yield from versions
+        before = versions[-1].version if versions else 1

@@ -92,7 +92,8 @@ def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Crea
         return _replay(ports, known, key)
     now = _whole_ms(ports.clock.now())
     created = _recurring(ports, new, now) if new.schedule else _one_off(ports, new, now)
-    _keep_large_payload(ports, created, new.spec.payload)
+    kept_until = None if created.job else created.first.run_at + limits.PAYLOAD_KEPT
+    keep_large_payload(ports, created.job_id, new.spec.payload, kept_until=kept_until)
     record = _record(new.owner, key, created, now) if key else None
     known = ports.jobs.create(first=created.first, job=created.job, key=record)
     if known is not None and key is not None:
@@ -100,6 +101,14 @@ def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Crea
     look(ports, created.first, created.job)
     ports.telemetry.created(queue=new.spec.queue, directly=created.first.sent_directly)
     return created
+
+
+def keep_large_payload(
+    ports: Ports, id: JobId, payload: Payload, *, kept_until: datetime | None
+) -> None:
+    """Write a payload that is an item of its own before the row or job that refers to it."""
+    if payload.text is not None and not payload.is_inline:
+        ports.executions.put_payload(id, payload, kept_until=kept_until)
 
 
 def look(ports: Ports, first: Execution, job: Job | None) -> None:
@@ -163,13 +172,6 @@ def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
         raise Rejected(field="schedule", value=new.name or "", reason="it never fires again")
     first = job.occurrence(slot, now=now, sent_directly=is_inside(slot, now))
     return Created(job_id=id, job=job, first=first)
-
-
-def _keep_large_payload(ports: Ports, created: Created, payload: Payload) -> None:
-    if payload.is_inline:
-        return
-    kept_until = None if created.job else created.first.run_at + limits.PAYLOAD_KEPT
-    ports.executions.put_payload(created.job_id, payload, kept_until=kept_until)
 
 
 def _record(owner: Owner, key: IdempotencyKey, created: Created, now: datetime) -> KeyRecord:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Refused, Succeeded
+from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Kind
 from lamplighter.ports import Clock
 from lamplighter.services.execute import Claimed
@@ -149,7 +149,7 @@ def _stopped(
     claimed: Claimed, signal: StopSignal, told: str, retry_after: timedelta | None = None
 ) -> Outcome:
     if signal.why is Stop.CANCELLED:
-        return Refused(reason="cancelled on request")
+        return Withdrawn(reason="cancelled on request")
     if signal.asked_at(Stop.TIMEOUT) is None:
         # Not asked to stop, or with the lease lost: then the outcome is refused anyway.
         return Failed(failure=failure(Kind.RETRYABLE, "Stopped", told))
