@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from lamplighter.api.problems import Problem, Refusal
+from lamplighter.api.requests import is_plain
 from lamplighter.core.errors import shown
 from lamplighter.core.limits import OWNER_MAX_CHARS
 from lamplighter.core.model import Owner
@@ -65,11 +66,6 @@ class Access:
         if not named:
             return not self.requires_scopes and needs is not Scope.ADMIN
         return needs in named or Scope.ADMIN in named
-
-
-def is_plain(text: str, most: int) -> bool:
-    """Whether a text is 1 … most printable characters, with no space at its ends."""
-    return 1 <= len(text) <= most and text.isprintable() and text == text.strip()
 
 
 def _insufficient(scope: str) -> Problem:

@@ -41,6 +41,8 @@ from lamplighter.services.submit import NewJob, ScheduleMaker
 _WHEN: Final = ("run_at", "cron", "rate", "at")
 _ZONE: Final = ("timezone", "dst_gap", "dst_fold")
 _REPETITION: Final = ("dialect", "start_at", "end_at", "max_occurrences", "except_")
+SCHEDULE_FIELDS: Final = (*_ZONE, *_REPETITION)
+"""What may be said of a schedule beside its text."""
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _HINT_MAX_CHARS: Final = 64
 _SOME_JOB: Final = JobId("any")
@@ -273,7 +275,7 @@ def _timing(body: JobBody, now: datetime) -> Timing:
 
 
 def _schedule(body: JobBody, kind: str, now: datetime) -> ScheduleMaker:
-    said = body.said(kind, *_ZONE, *_REPETITION)
+    said = body.said(kind, *SCHEDULE_FIELDS)
 
     def make(id: JobId, created_at: datetime) -> Schedule:
         schedule = parse(**said, seed=id, anchor=created_at)

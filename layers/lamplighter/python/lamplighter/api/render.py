@@ -1,24 +1,27 @@
 """Jobs and executions as JSON: our names, and instants in UTC with milliseconds."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from lamplighter.api import documents
+from lamplighter.api.policies import ALLOW
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Attempt, Job, Spec
+from lamplighter.core.model import Attempt, Spec
 from lamplighter.core.retry import Failure
-from lamplighter.core.schedule import format_instant
+from lamplighter.core.schedule import Kind, Schedule, format_instant
 from lamplighter.core.status import status_of
 from lamplighter.services.inspect import Definition, Detail, OneOff, Recurring, Seen
 from lamplighter.services.submit import Created
 
-Document = dict[str, object]
+Document = Mapping[str, object]
 
 _MILLISECOND = timedelta(milliseconds=1)
 _WAITING = {State.SCHEDULED, State.RETRYING}
 
 
-def created(made: Created) -> Document:
+def created(made: Created) -> documents.Created:
     """The answer to a create, as it was when the job was made."""
     first = made.first
     return {
@@ -27,14 +30,34 @@ def created(made: Created) -> Document:
         "task": first.task,
         "queue": first.queue,
         "status": status_of(first, dispatched=None),
-        "scheduled_for": _instant(first.scheduled_for),
-        "run_at": _instant(first.run_at),
-        "next_run_at": _instant(first.run_at),
-        "created_at": _instant(first.created_at),
+        "scheduled_for": format_instant(first.scheduled_for),
+        "run_at": format_instant(first.run_at),
+        "next_run_at": format_instant(first.run_at),
+        "created_at": format_instant(first.created_at),
     }
 
 
-def execution(seen: Seen) -> Document:
+def created_typed(made: Created) -> documents.CreatedTyped:
+    """As `created`, to a body in camel case; its `scheduled` is ours of SCHEDULED and QUEUED."""
+    return {
+        "jobId": made.job_id,
+        "executionId": made.first.id,
+        "status": made.first.state.lower(),
+        "runAt": _shortest(made.first.run_at),
+    }
+
+
+def created_by_task_id(made: Created) -> documents.CreatedByTaskId:
+    """As `created`, to a body with a `task_id`."""
+    return {"job_id": made.job_id}
+
+
+def created_targeted(made: Created) -> documents.CreatedTargeted:
+    """As `created`, to a body with a `target`."""
+    return {"job_id": made.job_id, "next_fire_time": _shortest(made.first.run_at)}
+
+
+def execution(seen: Seen) -> documents.Execution:
     """An execution with its tries; with its payload where that is at hand."""
     row = seen.row
     attempts = seen.attempts
@@ -47,9 +70,9 @@ def execution(seen: Seen) -> Document:
         "queue": row.queue,
         "status": seen.status,
         "trigger": row.trigger,
-        "scheduled_for": _instant(row.scheduled_for),
-        "run_at": _instant(row.run_at),
-        "created_at": _instant(row.created_at),
+        "scheduled_for": format_instant(row.scheduled_for),
+        "run_at": format_instant(row.run_at),
+        "created_at": format_instant(row.created_at),
         "started_at": _instant(row.first_started_at),
         "finished_at": _instant(row.finished_at),
         "next_run_at": _instant(row.due_at if row.state in _WAITING else None),
@@ -64,15 +87,19 @@ def execution(seen: Seen) -> Document:
     }
 
 
-def detail(found: Detail) -> Document:
+def detail(found: Detail) -> documents.JobDetail:
     """A definition with its latest executions."""
-    return {
-        **job(found.definition),
-        "executions": [execution(seen) for seen in found.executions],
-    }
+    executions = [execution(seen) for seen in found.executions]
+    match found.definition:
+        case Recurring() as definition:
+            return {**_recurring(definition), "executions": executions}
+        case OneOff(execution=seen):
+            return {**_one_off(seen), "executions": executions}
+        case other:
+            assert_never(other)
 
 
-def job(definition: Definition) -> Document:
+def job(definition: Definition) -> documents.Job:
     """A definition, of either kind."""
     match definition:
         case Recurring():
@@ -83,37 +110,40 @@ def job(definition: Definition) -> Document:
             assert_never(other)
 
 
-def _recurring(definition: Recurring) -> Document:
+def _recurring(definition: Recurring) -> documents.RecurringJob:
     job = definition.job
     return {
         "job_id": job.id,
         "name": job.name,
         **_spec(job.spec, definition.payload),
-        **_schedule(job),
+        **_schedule(job.schedule),
         "misfire_policy": job.misfire,
+        "overlap_policy": ALLOW,
         "status": job.status,
         "version": job.version,
-        "created_at": _instant(job.created_at),
+        "created_at": format_instant(job.created_at),
         "next_run_at": _instant(definition.next_run_at),
     }
 
 
-def _one_off(seen: Seen) -> Document:
+def _one_off(seen: Seen) -> documents.OneOffJob:
     row = seen.row
+    if row.spec is None:
+        raise ValueError(f"{row.id} is a one-off and has no definition")
     return {
         "job_id": row.job_id,
         "execution_id": row.id,
-        **(_spec(row.spec, seen.payload) if row.spec else {}),
-        "run_at": _instant(row.run_at),
-        "scheduled_for": _instant(row.scheduled_for),
+        **_spec(row.spec, seen.payload),
+        "run_at": format_instant(row.run_at),
+        "scheduled_for": format_instant(row.scheduled_for),
         "status": seen.status,
         "version": row.job_version,
-        "created_at": _instant(row.created_at),
+        "created_at": format_instant(row.created_at),
         "next_run_at": _instant(row.due_at if row.state in _WAITING else None),
     }
 
 
-def _spec(spec: Spec, payload: str | None) -> Document:
+def _spec(spec: Spec, payload: str | None) -> documents.Task:
     retry = spec.retry
     return {
         "task": spec.task,
@@ -129,7 +159,7 @@ def _spec(spec: Spec, payload: str | None) -> Document:
     }
 
 
-def _payload(text: str | None) -> Document:
+def _payload(text: str | None) -> documents.HasPayload:
     # Absent, rather than null, where it was not fetched: null is a payload too.
     return {} if text is None else {"payload": _value(text)}
 
@@ -140,10 +170,11 @@ def _value(text: str) -> object:
     return value
 
 
-def _schedule(job: Job) -> Document:
-    schedule = job.schedule
-    said: Document = {
-        schedule.kind: schedule.text,
+def _schedule(schedule: Schedule) -> documents.Schedule:
+    text = schedule.text
+    when: documents.When = {"cron": text} if schedule.kind is Kind.CRON else {"rate": text}
+    return {
+        **when,
         "timezone": schedule.timezone,
         "dialect": schedule.dialect,
         "dst_gap": schedule.dst.gap,
@@ -152,15 +183,15 @@ def _schedule(job: Job) -> Document:
         "end_at": _instant(schedule.end_at),
         "max_occurrences": schedule.max_occurrences,
         "except": [*schedule.except_],
+        "anchor": _instant(schedule.anchor),
         "tzdb_version": schedule.zones.version,
     }
-    return said
 
 
-def _attempt(attempt: Attempt) -> Document:
+def _attempt(attempt: Attempt) -> documents.Attempt:
     return {
         "number": attempt.number,
-        "started_at": _instant(attempt.started_at),
+        "started_at": format_instant(attempt.started_at),
         "finished_at": _instant(attempt.finished_at),
         "status": attempt.state,
         "worker": attempt.worker,
@@ -168,7 +199,7 @@ def _attempt(attempt: Attempt) -> Document:
     }
 
 
-def _failure(failure: Failure | None) -> Document | None:
+def _failure(failure: Failure | None) -> documents.Failure | None:
     if failure is None:
         return None
     return {"kind": failure.kind, "type": failure.type, "message": failure.message}
@@ -176,6 +207,11 @@ def _failure(failure: Failure | None) -> Document | None:
 
 def _instant(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
+
+
+def _shortest(instant: datetime) -> str:
+    """RFC 3339 in UTC, with a fraction only where there is one."""
+    return format_instant(instant).replace(".000Z", "Z")
 
 
 def _milliseconds(duration: timedelta | None) -> int | None:

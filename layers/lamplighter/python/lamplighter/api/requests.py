@@ -9,14 +9,12 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from lamplighter.api.problems import Problem, Refusal, brief
-from lamplighter.core.errors import Rejected, shown
+from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import (
     BODY_MAX_BYTES,
     IDEMPOTENCY_KEY_MAX_CHARS,
-    OWNER_MAX_CHARS,
     QUERY_MAX_FIELDS,
 )
-from lamplighter.core.model import Owner
 
 Event = Mapping[str, Any]
 
@@ -72,15 +70,11 @@ class Request:
                 return str(value)
         return None
 
-    def owner(self, claim: str) -> Owner:
-        """Whose request it is, by the token's claim; raises Refusal (403) if it names nobody."""
+    @property
+    def claims(self) -> Mapping[str, object]:
+        """The token's, which the authorizer has checked; none without a token."""
         authorizer = self.event.get("requestContext", {}).get("authorizer") or {}
-        claims = (authorizer.get("jwt") or {}).get("claims") or {}
-        value = claims.get(claim)
-        if isinstance(value, str) and _is_plain(value, OWNER_MAX_CHARS):
-            return Owner(value)
-        detail = f"The token's claim {claim!r} names no owner (got {shown(value)})"
-        raise Refusal(Problem(status=HTTPStatus.FORBIDDEN, detail=detail))
+        return (authorizer.get("jwt") or {}).get("claims") or {}
 
     def query(self, *known: str) -> Query:
         """The query string; Rejected when it holds a field that is not known here."""
@@ -99,22 +93,19 @@ class Request:
             values[name] = (*values.get(name, ()), value)
         return Query(values=values)
 
-    def body(self) -> bytes:
+    def body(self, *, most: int = BODY_MAX_BYTES) -> bytes:
         """The body of a request that says it is JSON; raises Refusal (413, 415) or Rejected."""
         self._check_content_type()
         body = self._body()
-        if len(body) > BODY_MAX_BYTES:
-            detail = f"The body has {len(body)} bytes, more than {BODY_MAX_BYTES}"
+        if len(body) > most:
+            detail = f"The body has {len(body)} bytes, more than {most}"
             raise Refusal(Problem(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail=detail))
         return body
 
     def idempotency_key(self) -> str | None:
         """The `Idempotency-Key`, if there is one."""
         key = self.header("Idempotency-Key")
-        if key is None or _is_plain(key, IDEMPOTENCY_KEY_MAX_CHARS):
-            return key
-        reason = f"not 1–{IDEMPOTENCY_KEY_MAX_CHARS} printable characters"
-        raise Rejected(field="Idempotency-Key", value=key, reason=reason)
+        return None if key is None else checked_key("Idempotency-Key", key)
 
     def traceparent(self) -> str | None:
         """The W3C trace context; one that is not well-formed is ignored, as the standard asks."""
@@ -141,12 +132,21 @@ class Request:
             raise Rejected(field="body", value=text[:20], reason=str(error)) from None
 
 
+def checked_key(field: str, text: str) -> str:
+    """An idempotency key that can be one; else Rejected."""
+    if is_plain(text, IDEMPOTENCY_KEY_MAX_CHARS):
+        return text
+    reason = f"not 1–{IDEMPOTENCY_KEY_MAX_CHARS} printable characters"
+    raise Rejected(field=field, value=text, reason=reason)
+
+
+def is_plain(text: str, most: int) -> bool:
+    """Whether a text is 1 … most printable characters, with no space at its ends."""
+    return 1 <= len(text) <= most and text.isprintable() and text == text.strip()
+
+
 def _is_json(content_type: str) -> bool:
     media, *parameters = (part.strip() for part in content_type.split(";"))
     named = dict(part.lower().split("=", 1) for part in parameters if "=" in part)
     charset = named.get("charset", "utf-8").strip('"')
     return bool(_JSON.fullmatch(media)) and charset in {"utf-8", "utf8", "us-ascii"}
-
-
-def _is_plain(text: str, most: int) -> bool:
-    return 1 <= len(text) <= most and text.isprintable() and text == text.strip()

@@ -5,7 +5,8 @@ before anything is written. Every path is served with `/v1` in front and without
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
@@ -15,32 +16,42 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lamplighter.api import bodies, cursors, problems, render, strict_json
+from lamplighter.api import cursors, documents, openapi, problems, render, strict_json, swagger
+from lamplighter.api.access import Access
+from lamplighter.api.creating import Creation, Reply, jobs_of
+from lamplighter.api.operations import OPERATIONS, Operation
+from lamplighter.api.preview import preview
 from lamplighter.api.problems import Answered, Problem, Refusal, brief
 from lamplighter.api.requests import Event, Query, Request
 from lamplighter.core.buckets import ExecutionId, JobId, parse_execution_id, parse_job_id
 from lamplighter.core.errors import NotFound, Rejected, Unavailable
-from lamplighter.core.limits import LIST_ITEMS, LIST_MAX_ITEMS
+from lamplighter.core.limits import BATCH_MAX_BYTES, LIST_ITEMS, LIST_MAX_ITEMS
 from lamplighter.core.model import Owner
 from lamplighter.core.status import parse_status
 from lamplighter.ports import Ports
 from lamplighter.services import inspect, manage
 from lamplighter.services.inspect import Listing, Wanted
-from lamplighter.services.submit import Created, IdempotencyKey, Replayed, submit
 from lamplighter.version import VERSION
 
+# The description changes with the release only, and nobody's jobs are in it.
+_CACHED: Final = MappingProxyType({"Cache-Control": "public, max-age=300"})
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_FILTERS: Final = ("status", "task", "queue", "cursor", "limit")
 
 Item = TypeVar("Item")
 Id = TypeVar("Id", bound=str)
 
-Route = Callable[..., Response[str]]
-"""Answers a Request; the ids in the path come by name."""
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A request by somebody whose token is good for it, with a query of known fields."""
+
+    request: Request
+    owner: Owner
+    query: Query
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class Listed:
     """Which list a cursor belongs to: part of what it is checked against."""
 
     owner: Owner
@@ -60,12 +71,12 @@ class Api:
         ports: Ports,
         *,
         lanes: Collection[str],
-        owner_claim: str,
+        access: Access,
         report: Callable[[Exception, Request], None],
     ) -> None:
         self._ports = ports
         self._lanes = lanes
-        self._owner_claim = owner_claim
+        self._access = access
         self._report = report
         self._app = APIGatewayHttpResolver(strip_prefixes=["/v1"])
         self._add_routes()
@@ -76,26 +87,59 @@ class Api:
         return self._app.resolve(_without_stage(event), context)
 
     def _add_routes(self) -> None:
-        routes: Mapping[str, Mapping[str, Route]] = {
-            "/jobs": {"POST": self._create, "GET": self._jobs},
-            "/jobs/<job_id>": {"GET": self._job, "DELETE": self._delete},
-            "/jobs/<job_id>/executions": {"GET": self._executions_of},
-            "/jobs/<job_id>/runs": {"GET": self._executions_of},
-            "/executions": {"GET": self._executions},
-            "/executions/<execution_id>": {"GET": self._execution},
-            "/health": {"GET": self._health},
+        routes: Mapping[str, Callable[..., Response[Any]]] = {
+            "create_job": self._create,
+            "create_jobs": self._create_many,
+            "list_jobs": self._jobs,
+            "show_job": self._job,
+            "delete_job": self._delete,
+            "list_job_executions": self._executions_of,
+            "list_job_runs": self._executions_of,
+            "list_executions": self._executions,
+            "show_execution": self._execution,
+            "preview_schedule": self._preview,
+            "health": self._health,
+            "openapi": self._openapi,
+            "docs": self._docs,
         }
-        for rule, methods in routes.items():
-            for method, route in methods.items():
-                self._app.route(rule, method=method)(self._asked(route))
-            others = [method for method in _METHODS if method not in methods]
-            self._app.route(rule, method=others)(self._asked(_refuse_method(methods)))
+        methods: dict[str, list[str]] = {}
+        for operation in OPERATIONS:
+            rule = re.sub(r"{(\w+)}", r"<\1>", operation.path)
+            methods.setdefault(rule, []).append(operation.method)
+            asked = self._asked(operation, routes[operation.id])
+            self._app.route(rule, method=operation.method)(asked)
+        for rule, known in methods.items():
+            others = [method for method in _METHODS if method not in known]
+            self._app.route(rule, method=others)(self._refuse_method(known))
 
-    def _asked(self, route: Route) -> Callable[..., Response[str]]:
-        def asked(**ids: str) -> Response[str]:
-            return route(self._request(), **ids)
+    def _asked(
+        self, operation: Operation, route: Callable[..., Response[Any]]
+    ) -> Callable[..., Response[Any]]:
+        """The route as the resolver calls it: with the ids of the path, and nothing else."""
+        known = [parameter.name for parameter in operation.query]
+
+        def asked(**ids: str) -> Response[Any]:
+            request = self._request()
+            if operation.needs is None:
+                request.query(*known)
+                return route()
+            owner = self._access.owner(request.claims, needs=operation.needs)
+            return route(Call(request=request, owner=owner, query=request.query(*known)), **ids)
 
         return asked
+
+    def _refuse_method(self, known: Sequence[str]) -> Callable[..., Response[Any]]:
+        def refuse(**_: str) -> Response[Any]:
+            allowed = ", ".join(known)
+            raise Refusal(
+                Problem(
+                    status=HTTPStatus.METHOD_NOT_ALLOWED,
+                    detail=f"{self._request().method} is not one of {allowed}",
+                    headers={"Allow": allowed},
+                )
+            )
+
+        return refuse
 
     def _add_exceptions(self) -> None:
         # Powertools takes the handler of the nearest class.
@@ -118,99 +162,99 @@ class Api:
         self._report(error, self._request())
         return _problem(problems.bug())
 
-    def _create(self, request: Request) -> Response[str]:
-        owner = self._owner(request)
-        request.query()
-        key = request.idempotency_key()
-        body = strict_json.read(request.body())
-        new = bodies.new_job(
-            body,
-            owner=owner,
-            lanes=self._lanes,
-            now=self._ports.clock.now(),
-            traceparent=request.traceparent(),
-        )
-        answer = submit(self._ports, new, _idempotency_key(key, body) if key else None)
-        return _created(answer)
+    def _create(self, call: Call) -> Response[str]:
+        key = call.request.idempotency_key()
+        body = strict_json.read(call.request.body())
+        return _replied(self._creation(call).one(body, key=key))
 
-    def _jobs(self, request: Request) -> Response[str]:
-        owner = self._owner(request)
-        query = request.query(*_FILTERS)
+    def _create_many(self, call: Call) -> Response[str]:
+        if call.request.header("Idempotency-Key") is not None:
+            reason = "each job of a batch has a key of its own: idempotency_key in its body"
+            raise Rejected(field="Idempotency-Key", value="of the batch", reason=reason)
+        body = strict_json.read(call.request.body(most=BATCH_MAX_BYTES))
+        return _json(self._creation(call).many(jobs_of(body)))
+
+    def _creation(self, call: Call) -> Creation:
+        return Creation(
+            ports=self._ports,
+            owner=call.owner,
+            lanes=self._lanes,
+            traceparent=call.request.traceparent(),
+            report=lambda error: self._report(error, call.request),
+        )
+
+    def _jobs(self, call: Call) -> Response[str]:
         # Asked with a status, it is about executions.
-        if "status" in query.values:
-            return self._executions(request)
-        scope = Scope(owner=owner, list="jobs", wanted=_wanted(query))
+        if "status" in call.query.values:
+            return self._executions(call)
+        listed = Listed(owner=call.owner, list="jobs", wanted=_wanted(call.query))
         page = inspect.jobs(
             self._ports,
-            owner,
-            scope.wanted,
-            after=_after(query, scope, parse_job_id),
-            limit=_limit(query),
+            call.owner,
+            listed.wanted,
+            after=_after(call.query, listed, parse_job_id),
+            limit=_limit(call.query),
         )
-        return _page(page, scope, render.job)
+        return _page(page, listed, render.job)
 
-    def _job(self, request: Request, *, job_id: str) -> Response[str]:
-        owner = self._owner(request)
-        request.query()
-        return _json(render.detail(inspect.job(self._ports, owner, _job_id(job_id))))
+    def _job(self, call: Call, *, job_id: str) -> Response[str]:
+        return _json(render.detail(inspect.job(self._ports, call.owner, _job_id(job_id))))
 
-    def _executions_of(self, request: Request, *, job_id: str) -> Response[str]:
-        owner = self._owner(request)
-        query = request.query(*_FILTERS)
-        scope = Scope(owner=owner, list=job_id, wanted=_wanted(query))
+    def _executions_of(self, call: Call, *, job_id: str) -> Response[str]:
+        listed = Listed(owner=call.owner, list=job_id, wanted=_wanted(call.query))
         page = inspect.executions_of(
             self._ports,
-            owner,
+            call.owner,
             _job_id(job_id),
-            scope.wanted,
-            after=_after(query, scope, parse_execution_id),
-            limit=_limit(query),
+            listed.wanted,
+            after=_after(call.query, listed, parse_execution_id),
+            limit=_limit(call.query),
         )
-        return _page(page, scope, render.execution)
+        return _page(page, listed, render.execution)
 
-    def _delete(self, request: Request, *, job_id: str) -> Response[str]:
-        owner = self._owner(request)
-        mode = request.query("mode").one("mode")
+    def _delete(self, call: Call, *, job_id: str) -> Response[str]:
+        mode = call.query.one("mode")
         if mode not in {None, "request"}:
             raise Rejected(field="mode", value=mode, reason="not request")
-        manage.delete(self._ports, owner, _job_id(job_id), request=mode is not None)
+        manage.delete(self._ports, call.owner, _job_id(job_id), request=mode is not None)
         # An empty body, not none at all: the local stack's emulator answers 500 to that.
         return Response(status_code=HTTPStatus.NO_CONTENT, body="")
 
-    def _executions(self, request: Request) -> Response[str]:
-        owner = self._owner(request)
-        query = request.query(*_FILTERS)
-        scope = Scope(owner=owner, list="executions", wanted=_wanted(query))
+    def _executions(self, call: Call) -> Response[str]:
+        listed = Listed(owner=call.owner, list="executions", wanted=_wanted(call.query))
         page = inspect.executions(
             self._ports,
-            owner,
-            scope.wanted,
-            after=_after(query, scope, parse_execution_id),
-            limit=_limit(query),
+            call.owner,
+            listed.wanted,
+            after=_after(call.query, listed, parse_execution_id),
+            limit=_limit(call.query),
         )
-        return _page(page, scope, render.execution)
+        return _page(page, listed, render.execution)
 
-    def _execution(self, request: Request, *, execution_id: str) -> Response[str]:
-        owner = self._owner(request)
-        request.query()
+    def _execution(self, call: Call, *, execution_id: str) -> Response[str]:
         id = _execution_id(execution_id)
-        return _json(render.execution(inspect.execution(self._ports, owner, id)))
+        return _json(render.execution(inspect.execution(self._ports, call.owner, id)))
 
-    def _health(self, request: Request) -> Response[str]:
+    def _preview(self, call: Call) -> Response[str]:
+        body = strict_json.read(call.request.body())
+        return _json(preview(body, now=self._ports.clock.now()))
+
+    def _health(self) -> Response[str]:
         """One small read tells whether the tables answer; anyone may ask, so no more is read."""
-        request.query()
         try:
             self._ports.layout()
         except Unavailable:
-            document: render.Document = {"status": "unavailable", "version": VERSION}
-            return _json(document, status=HTTPStatus.SERVICE_UNAVAILABLE)
-        return _json({"status": "ok", "version": VERSION})
+            return _json(_health("unavailable"), status=HTTPStatus.SERVICE_UNAVAILABLE)
+        return _json(_health("ok"))
+
+    def _openapi(self) -> Response[str]:
+        return _json(openapi.document(), headers=_CACHED)
+
+    def _docs(self) -> Response[bytes]:
+        return swagger.answer(self._request())
 
     def _request(self) -> Request:
         return Request(event=self._app.current_event.raw_event)
-
-    def _owner(self, request: Request) -> Owner:
-        return request.owner(self._owner_claim)
 
 
 def _without_stage(event: Event) -> Event:
@@ -226,36 +270,12 @@ def _without_stage(event: Event) -> Event:
     }
 
 
-def _refuse_method(methods: Collection[str]) -> Route:
-    def route(request: Request, **_: str) -> Response[str]:
-        allowed = ", ".join(methods)
-        raise Refusal(
-            Problem(
-                status=HTTPStatus.METHOD_NOT_ALLOWED,
-                detail=f"{request.method} is not one of {allowed}",
-                headers={"Allow": allowed},
-            )
-        )
-
-    return route
+def _health(status: str) -> documents.Health:
+    return {"status": status, "version": VERSION}
 
 
-def _idempotency_key(key: str, body: object) -> IdempotencyKey:
-    return IdempotencyKey(
-        key=key,
-        fingerprint=bodies.fingerprint(body),
-        render=lambda made: strict_json.compact(render.created(made)),
-    )
-
-
-def _created(answer: Created | Replayed) -> Response[str]:
-    """201 in both cases: a replay is the first answer again, marked as one."""
-    if isinstance(answer, Created):
-        document, marks = render.created(answer), {}
-    else:
-        document, marks = json.loads(answer.answer), {"Idempotent-Replayed": "true"}
-    headers = {"Location": f"/v1/jobs/{document['job_id']}", **marks}
-    return _json(document, status=HTTPStatus.CREATED, headers=headers)
+def _replied(reply: Reply) -> Response[str]:
+    return _json(reply.document, status=reply.status, headers=reply.headers)
 
 
 def _job_id(text: str) -> JobId:
@@ -289,22 +309,22 @@ def _limit(query: Query) -> int:
     raise Rejected(field="limit", value=text, reason=f"not in 1–{LIST_MAX_ITEMS}")
 
 
-def _after(query: Query, scope: Scope, parse: Callable[[str], Id]) -> Id | None:
+def _after(query: Query, listed: Listed, parse: Callable[[str], Id]) -> Id | None:
     cursor = query.one("cursor")
     if cursor is None:
         return None
-    return parse(cursors.read(cursor, _digested(scope)))
+    return parse(cursors.read(cursor, _digested(listed)))
 
 
-def _digested(scope: Scope) -> object:
-    wanted = scope.wanted
-    return [scope.owner, scope.list, sorted(wanted.statuses), wanted.task, wanted.queue]
+def _digested(listed: Listed) -> object:
+    wanted = listed.wanted
+    return [listed.owner, listed.list, sorted(wanted.statuses), wanted.task, wanted.queue]
 
 
 def _page(
-    page: Listing[Item, Id], scope: Scope, to_json: Callable[[Item], render.Document]
+    page: Listing[Item, Id], listed: Listed, to_json: Callable[[Item], render.Document]
 ) -> Response[str]:
-    following = None if page.next is None else cursors.write(page.next, _digested(scope))
+    following = None if page.next is None else cursors.write(page.next, _digested(listed))
     items = [to_json(item) for item in page.items]
     return _json({"items": items, "next_cursor": following})
 

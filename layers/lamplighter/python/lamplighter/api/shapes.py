@@ -14,18 +14,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from lamplighter.api import render
-from lamplighter.api.access import is_plain
 from lamplighter.api.bodies import Body, JobBody, fingerprint, new_job, read
 from lamplighter.api.problems import Faults
+from lamplighter.api.requests import checked_key
 from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import IDEMPOTENCY_KEY_MAX_CHARS
 from lamplighter.core.model import Owner
 from lamplighter.services.submit import Created, NewJob
 
 Json = Mapping[str, Any]
 
-_KEY: Final = Field(default="", description="As the header `Idempotency-Key`, which wins.")
-_PAYLOAD: Final = Field(default_factory=dict, description="Any JSON, at most 64 KiB.")
+_KEY: Final[Any] = Field(default="", description="As the header `Idempotency-Key`, which wins.")
+_PAYLOAD: Final[Any] = Field(default_factory=dict, description="Any JSON, at most 64 KiB.")
 
 
 class TypedJobBody(Body):
@@ -89,6 +88,9 @@ class TargetedJobBody(Body):
     idempotency_key: Annotated[str, _KEY]
 
 
+AnyJobBody = JobBody | TypedJobBody | TaskIdJobBody | TargetedJobBody
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """One way to ask: how it is told, read, and answered."""
@@ -103,6 +105,10 @@ class Shape:
     answer: Callable[[Created], render.Document]
     not_kept: Callable[[Json], Mapping[str, str]] = field(default=lambda _: {})
     """Which of a body's fields are known but not honoured yet, and why."""
+
+    def name_of(self, field: str) -> str:
+        """What the caller calls a canonical field."""
+        return self.names.get(field, field)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,19 +135,18 @@ def asked(
     if not isinstance(value, dict):
         raise Rejected(field="body", value=value, reason="not a JSON object")
     shape = _shape_of(value)
-    canonical = {name: one for name, one in _canonical(shape, value).items() if not _is_key(name)}
+    canonical = _canonical(shape, value)
     try:
         new = new_job(canonical, owner=owner, lanes=lanes, now=now, traceparent=traceparent)
     except Rejected as fault:
         raise _renamed(shape, value, fault) from None
     except Faults as several:
         raise Faults([_renamed(shape, value, fault) for fault in several.faults]) from None
-    key_field = next(filter(_is_key, value), None)
-    said = {name: one for name, one in value.items() if name != key_field}
+    key = shape.name_of("idempotency_key")
     return Asked(
         new=new,
-        fingerprint=fingerprint(said),
-        key=_key(key_field, value[key_field]) if key_field else None,
+        fingerprint=fingerprint({name: one for name, one in value.items() if name != key}),
+        key=checked_key(key, value[key]) if key in value else None,
         answer=shape.answer,
     )
 
@@ -150,7 +155,8 @@ def _shape_of(value: Json) -> Shape:
     if "task" in value:
         return CANONICAL
     # `type` is the task's name in one shape and says how often in another.
-    if value.get("type") in {"one_off", "recurring"}:
+    kind = value.get("type")
+    if isinstance(kind, str) and kind in {"one_off", "recurring"}:
         return TARGETED
     return next((shape for shape in SHAPES if not shape.marks.isdisjoint(value)), CANONICAL)
 
@@ -174,13 +180,11 @@ def _canonical(shape: Shape, value: Json) -> Json:
 
 def _renamed(shape: Shape, value: Json, fault: Rejected) -> Rejected:
     """A fault by the name, and with the value, that stand in the caller's body."""
-    name = shape.names.get(fault.field, fault.field)
-    given = _at(value, name)
-    if name == fault.field or given is None or given == fault.value:
+    name, given = shape.name_of(fault.field), _at(value, shape.name_of(fault.field))
+    is_converted = isinstance(given, int | float) and given != fault.value
+    if not is_converted:
         return Rejected(field=name, value=fault.value, reason=fault.reason)
-    if isinstance(given, str) or not isinstance(fault.value, int | float):
-        return Rejected(field=name, value=fault.value, reason=fault.reason)
-    reason = f"is a {fault.field} of {fault.value:g}, {fault.reason}"
+    reason = f"a {fault.field} of {fault.value} is {fault.reason}"
     return Rejected(field=name, value=given, reason=reason)
 
 
@@ -189,17 +193,6 @@ def _at(value: Json, path: str) -> object:
     for name in path.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
-
-
-def _is_key(name: str) -> bool:
-    return name in {"idempotency_key", "idempotencyKey"}
-
-
-def _key(name: str, text: str) -> str:
-    if is_plain(text, IDEMPOTENCY_KEY_MAX_CHARS):
-        return text
-    reason = f"not 1–{IDEMPOTENCY_KEY_MAX_CHARS} printable characters"
-    raise Rejected(field=name, value=text, reason=reason)
 
 
 def _picked(value: Json, names: Mapping[str, str]) -> dict[str, Any]:
@@ -283,7 +276,13 @@ TYPED: Final = Shape(
     model=TypedJobBody,
     marks=frozenset({"type", "runAt", "maxAttempts", "timeoutSeconds"}),
     canonical=_of_typed,
-    names=MappingProxyType({**_TYPED_NAMES, "retry_policy.max_attempts": "maxAttempts"}),
+    names=MappingProxyType(
+        {
+            **_TYPED_NAMES,
+            "retry_policy.max_attempts": "maxAttempts",
+            "idempotency_key": "idempotencyKey",
+        }
+    ),
     answer=render.created_typed,
 )
 TASK_ID: Final = Shape(

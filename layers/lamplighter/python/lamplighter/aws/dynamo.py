@@ -81,18 +81,17 @@ class Dynamo:
         read = self.fan.each(lambda chunk: self._batch_get(table, chunk, consistent), chunks)
         return [values for part in read for values in part]
 
-    def query(
-        self, table: str, condition: ConditionBase, *, limit: int, index: str | None = None
-    ) -> Read:
-        """About the first `limit` items; an empty answer that is not the end is followed."""
-        request = _query_request(table, condition, limit)
-        # An index cannot be read consistently.
-        return self._read(request | ({"IndexName": index} if index else {"ConsistentRead": True}))
+    def query(self, table: str, condition: ConditionBase, *, limit: int) -> Read:
+        """About the first `limit` items as of now, strongly consistent.
+
+        An empty answer that is not the end is followed.
+        """
+        return self._read(_query_request(table, condition, limit) | {"ConsistentRead": True})
 
     def newest(
         self, index: Index, partitions: Iterable[str], *, before: str | None, limit: int
     ) -> list[str]:
-        """Sort keys of several partitions of an index, the last ones first.
+        """Sort keys of several partitions of an index, the last ones first; eventually consistent.
 
         Only those before `before`; fewer than `limit` means that there are no more.
         """
