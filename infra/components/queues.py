@@ -94,7 +94,7 @@ class LaneQueue(QueueWithDeadLetters):
             # run. The worker shrinks it to its lease as soon as it has received a message.
             visibility_timeout=Duration.seconds(limits.LAMBDA_MAX_TIMEOUT_S),
             # Throttled deliveries count too; attempts are counted in the execution's row.
-            max_receive_count=10,
+            max_receive_count=limits.LANE_MAX_RECEIVES,
             # Six times, as Lambda advises: throttles must not make a message visible twice.
             dead_letter_visibility_timeout=Duration.seconds(6 * dead_letter_timeout.to_seconds()),
         )

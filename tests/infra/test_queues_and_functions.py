@@ -70,13 +70,13 @@ def test_queues_are_encrypted_and_refuse_plain_http(assembly: Assembly) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_lane_keeps_messages_for_two_weeks_and_delivers_ten_times(
+def test_a_lane_keeps_messages_for_two_weeks_and_delivers_a_hundred_times(
     assembly: Assembly, lane: str
 ) -> None:
     queue = assembly.scheduler.properties(QUEUE)[f"{lane}Lane/Queue"]
 
     assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == limits.LANE_MAX_RECEIVES
     assert queue["VisibilityTimeout"] == limits.LAMBDA_MAX_TIMEOUT_S
 
 

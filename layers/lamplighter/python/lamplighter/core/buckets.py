@@ -227,6 +227,11 @@ def job_key(job_id: JobId) -> tuple[str, str]:
     return job_id, "job"
 
 
+def job_version_key(job_id: JobId, version: int) -> tuple[str, str]:
+    """(partition key, sort key) of an earlier definition of a job; they sort by version."""
+    return job_id, f"version#{version:08d}"
+
+
 def idempotency_key(owner: str, key: str) -> tuple[str, str]:
     """(partition key, sort key) of an owner's idempotency key; no two owners share one."""
     return f"key#{hash_of('key', owner, key):018x}#{hash_of(key, owner):018x}", "key"

@@ -22,6 +22,9 @@ BEAT_EVERY: Final = timedelta(seconds=10)
 TAKE_OVER_GRACE: Final = timedelta(seconds=5)
 CRASH_LIMIT: Final = 3
 UNDELIVERABLE_LIMIT: Final = 3
+# A message is received again every 30 s while its worker cannot claim: a table or a deployment
+# may be broken for most of an hour before anything lands in a dead-letter queue. SQS: 1-1,000.
+LANE_MAX_RECEIVES: Final = 100
 
 DEFAULT_SHARDS: Final = 16
 MAX_SHARDS: Final = 4096  # twelve bits of an execution id
@@ -39,6 +42,8 @@ CHECK_RUNNING_AFTER_LEASE: Final = timedelta(seconds=30)
 CHECK_RUNNING_AT_LEAST: Final = timedelta(minutes=10)
 # With more messages waiting than this, an unclaimed row's message is most likely among them.
 BACKED_UP_MESSAGES: Final = 1000
+# After this long it is sent again all the same.
+HELD_BACK: Final = timedelta(hours=1)
 
 DEFAULT_MAX_ATTEMPTS: Final = 5
 MAX_ATTEMPTS: Final = 100
@@ -53,7 +58,7 @@ SCHEDULE_TEXT_MAX_CHARS: Final = 256  # longer text is refused unread
 SCHEDULE_FIRST_YEAR: Final = 1970
 SCHEDULE_LAST_YEAR: Final = 2199
 MAX_INTERVAL: Final = timedelta(days=3660)  # of a rate: ten years
-MAX_OCCURRENCES: Final = 10_000  # `max_occurrences`: finding the last one counts them all
+MAX_OCCURRENCES: Final = 1000  # `max_occurrences`: finding the last one counts them all
 MAX_EXCLUSIONS: Final = 50
 MAX_FLEXIBLE_WINDOW: Final = timedelta(days=1)  # EventBridge Scheduler: 1–1,440 minutes
 PREVIEW_MAX_OCCURRENCES: Final = 1000

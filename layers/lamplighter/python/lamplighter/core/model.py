@@ -157,10 +157,15 @@ class Job:
         )
 
     def produces(self, execution: "Execution") -> bool:
-        """Whether this definition, as it is now, would make exactly this execution (P19)."""
-        return (
-            self.status is JobStatus.ACTIVE
-            and execution.id == self.occurrence_id(execution.scheduled_for)
+        """Whether this definition, as it is now, makes exactly this execution (P19).
+
+        What this very version planned is its own, even if a zone database that came since
+        would have planned it elsewhere: else a day's run would be lost with each change of law.
+        """
+        if self.status is not JobStatus.ACTIVE:
+            return False
+        return execution.job_version == self.version or (
+            execution.id == self.occurrence_id(execution.scheduled_for)
             and self.schedule.contains(execution.scheduled_for)
         )
 

@@ -76,6 +76,19 @@ def _failed(
             assert_never(other)
 
 
+def put_off(running: Execution, *, until: datetime, reason: str) -> Execution:
+    """An execution whose handler could not be called yet: the same try is due again then."""
+    return replace(
+        running,
+        state=after(running.state, Event.RETRY),
+        token=None,
+        lease_until=None,
+        worker=None,
+        next_run_at=until,
+        reason=reason,
+    )
+
+
 def crashed_too_often(running: Execution, now: datetime) -> Execution | None:
     """The dead letter that a take-over makes once three holders have fallen silent."""
     if running.crashes < limits.CRASH_LIMIT:

@@ -16,7 +16,5 @@ def supersedes(planned: Execution, there: Execution) -> bool:
     if there.state is State.SCHEDULED:
         return True
     return (
-        there.state is State.CANCELLED
-        and not there.attempts
-        and there.cancel_requested_at is None
+        there.state is State.CANCELLED and not there.attempts and there.cancel_requested_at is None
     )

@@ -39,7 +39,9 @@ def visit(row: Execution, now: datetime) -> Leave | Repair | None:
         return _running(row, row.lease_until, now)
     if row.due_at > now:
         return Leave(again_at=row.due_at)
-    return Repair(again_at=now + CHECK_SCHEDULED_AGAIN, reason=f"{row.state} past its time")
+    # The later it is, the less often: what is sent again stays a few messages in all.
+    wait = max(CHECK_SCHEDULED_AGAIN, (now - row.due_at) / 2)
+    return Repair(again_at=now + wait, reason=f"{row.state} past its time")
 
 
 def _running(row: Execution, lease_until: datetime, now: datetime) -> Leave | Repair:

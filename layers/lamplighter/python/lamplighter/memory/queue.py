@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lamplighter.core.lease import Work
+from lamplighter.core.limits import LANE_MAX_RECEIVES
 from lamplighter.core.model import Message
 from lamplighter.core.timing import delay_s
 from lamplighter.memory.clock import VirtualClock
 from lamplighter.ports import Outgoing, Received
 
 _VISIBILITY = timedelta(seconds=900)
-_MAX_RECEIVES = 10
 
 
 @dataclass(kw_only=True)
@@ -35,7 +35,7 @@ class MemoryQueue:
     clock: VirtualClock
     work: list[Work] = field(default_factory=list)
     dead: list[Received] = field(default_factory=list)
-    """What was received more than ten times."""
+    """What was received more than a hundred times."""
     _stored: dict[int, _Stored] = field(default_factory=dict)
     _ids: "itertools.count[int]" = field(default_factory=itertools.count)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -119,7 +119,7 @@ class MemoryQueue:
         return _received(stored)
 
     def _is_alive(self, stored: _Stored) -> bool:
-        if stored.receives < _MAX_RECEIVES:
+        if stored.receives < LANE_MAX_RECEIVES:
             return True
         self.dead.append(_received(stored))
         del self._stored[stored.id]

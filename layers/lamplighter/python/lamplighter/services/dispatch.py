@@ -137,8 +137,11 @@ def pages(ports: Ports, shards: range, after: Position, until: Position) -> Iter
 def _do(ports: Ports, grant: Grant, intent: Intent, rows: Rows, *, lease_until: datetime) -> int:
     """Arm, make final, send: in this order, so that a crash between loses nothing (P2)."""
     executions = [row for row in rows if isinstance(row, Execution)]
-    jobs = _jobs_of(ports, executions)
-    decisions = [(row, _decide(row, jobs, intent.decided_at)) for row in executions]
+    jobs, now = _jobs_of(ports, executions), ports.clock.now()
+    # What still waits is decided as of now: a page that is redone after an outage may find
+    # missed what was not. It changes nothing that was decided, for that no longer waits. What
+    # is armed is decided as of the intent, so that every owner of the page arms the same.
+    decisions = [(row, _decide(row, jobs, now)) for row in executions]
     links = [
         timers.Link(job=jobs[row.job_id], slot=row.scheduled_for)
         for row in executions

@@ -13,9 +13,9 @@ from typing import assert_never
 from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
 from lamplighter.core.errors import LostClaim, Unavailable, VersionMoved
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import MAX_HOLD, WORKER_LEASE
+from lamplighter.core.limits import MAX_HOLD, TAKE_OVER_GRACE, WORKER_LEASE
 from lamplighter.core.model import Execution, Spec, Token, Trigger
-from lamplighter.core.outcome import Outcome, Refused, crashed_too_often, finished
+from lamplighter.core.outcome import Outcome, Refused, crashed_too_often, finished, put_off
 from lamplighter.core.retry import RetryPolicy
 from lamplighter.ports import Ports, Received, Refusal
 from lamplighter.services import timers
@@ -23,6 +23,8 @@ from lamplighter.services import timers
 _TRIES = 5
 _BETWEEN_TRIES = timedelta(milliseconds=200)
 _SHORTEST_HIDE = timedelta(seconds=1)
+_PUT_OFF_FOR = timedelta(seconds=15)
+_HELD_S = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +86,38 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
     claimed = _claim(ports, received, token=token, worker=worker)
     if isinstance(claimed, Put):
         return claimed
-    spec = _look(ports, received, claimed, token)
-    if isinstance(spec, Put):
-        return spec
+    try:
+        spec = _look(ports, received, claimed, token)
+        if isinstance(spec, Put):
+            return spec
+        payload = _payload(ports, claimed, spec)
+    except Unavailable as error:
+        return _put_off(ports, received, claimed, token, reason=str(error))
+    if ports.clock.monotonic() - claimed_at >= _HELD_S:
+        # Stalled since the claim: another may have taken over by now (P9).
+        ports.telemetry.late_result_refused(claimed.id)
+        return Put(deleted=False)
     return Claimed(
         received=received,
         execution=claimed,
         token=token,
         spec=spec,
-        payload=_payload(ports, claimed, spec),
+        payload=payload,
         claimed_at=claimed_at,
     )
+
+
+def _put_off(
+    ports: Ports, received: Received, claimed: Execution, token: Token, *, reason: str
+) -> Put:
+    """Let go of what cannot be looked at now: no attempt is used, and no crash counted."""
+    after = put_off(claimed, until=ports.clock.now() + _PUT_OFF_FOR, reason=reason)
+    try:
+        _settle(ports, after, token, None)
+    except LostClaim:
+        ports.telemetry.late_result_refused(after.id)
+        return Put(deleted=False)
+    return _keep(ports, received, _PUT_OFF_FOR)
 
 
 def _claim(ports: Ports, received: Received, *, token: Token, worker: str) -> Execution | Put:

@@ -6,8 +6,8 @@ consistent, so that what was just created is there; lists and histories are even
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import islice
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
 from typing import Final, Generic, TypeVar
 
 from lamplighter.core import limits
@@ -20,6 +20,7 @@ from lamplighter.core.buckets import (
     one_off_job_id,
     place_of,
 )
+from lamplighter.core.buckets import before as position_before
 from lamplighter.core.errors import NotFound
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
@@ -29,6 +30,7 @@ from lamplighter.core.timing import line
 from lamplighter.ports import Ports
 from lamplighter.services import slots
 
+_TICK: Final = timedelta(milliseconds=1)
 _IN_TROUBLE: Final = frozenset(Status(state) for state in NEEDS_ATTENTION)
 
 
@@ -92,14 +94,37 @@ class Wanted:
     statuses: frozenset[Status] = frozenset()
     task: str | None = None
     queue: str | None = None
+    start: datetime | None = None
+    """Due then or later."""
+    end: datetime | None = None
+    """Due before that."""
 
     def is_for(self, of: Spec | Execution) -> bool:
         """Whether the task and the queue are the wanted ones."""
         return self.task in {None, of.task} and self.queue in {None, of.queue}
 
+    def reaches(self, run_at: datetime) -> bool:
+        """Whether a walk back in time that has come to here is still in the range."""
+        return self.start is None or self.start <= run_at
+
+    def covers(self, run_at: datetime) -> bool:
+        """Whether what is due then is wanted."""
+        return self.reaches(run_at) and (self.end is None or run_at < self.end)
+
+    def has_slot_of(self, job: Job) -> bool:
+        """Whether a recurring job, as it now is, is due in the range; any is when it is open."""
+        if self.start is None and self.end is None:
+            return True
+        slot = job.schedule.next(max(job.since, (self.start or job.since) - _TICK))
+        return slot is not None and self.covers(slot)
+
     def admits(self, seen: Seen) -> bool:
         """Whether an execution is wanted: by the status that it is shown with."""
-        return self.is_for(seen.row) and (not self.statuses or seen.status in self.statuses)
+        return (
+            self.is_for(seen.row)
+            and self.covers(seen.row.run_at)
+            and (not self.statuses or seen.status in self.statuses)
+        )
 
 
 Item = TypeVar("Item")
@@ -242,8 +267,10 @@ def _rows(ports: Ports, owner: Owner, wanted: Wanted) -> Source[ExecutionId, See
     index = ports.executions.needing_attention if in_trouble else ports.executions.of_owner
 
     def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
-        ids = index(owner, before=body_of(after) if after else None, limit=limit)
-        return _admitted(ports, ids, wanted)
+        end = position_before(wanted.end) if wanted.end else None
+        ids = index(owner, before=body_of(after) if after else end, limit=limit)
+        near = takewhile(lambda id: wanted.reaches(place_of(id).at), ids)
+        return _admitted(ports, [*near], wanted)
 
     return source
 
@@ -252,9 +279,10 @@ def _occurrences(ports: Ports, of: Job, wanted: Wanted) -> Source[ExecutionId, S
     """The rows of a recurring job's slots, by their computed ids (no index holds them)."""
 
     def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
-        before = place_of(after).at if after else None
+        before = place_of(after).at if after else wanted.end
         planned = slots.planned(ports, of, now=ports.clock.now(), due_before=before)
-        return _admitted(ports, [row.id for row in islice(planned, limit)], wanted)
+        near = takewhile(lambda row: wanted.reaches(row.run_at), islice(planned, limit))
+        return _admitted(ports, [row.id for row in near], wanted)
 
     return source
 
@@ -264,7 +292,13 @@ def _recurring_jobs(ports: Ports, owner: Owner, wanted: Wanted) -> Source[JobId,
         before = body_of(after) if after else None
         found = ports.jobs.of_owner(owner, before=before, limit=limit)
         return [
-            (job.id, _recurring(ports, job) if wanted.is_for(job.spec) else None) for job in found
+            (
+                job.id,
+                _recurring(ports, job)
+                if wanted.is_for(job.spec) and wanted.has_slot_of(job)
+                else None,
+            )
+            for job in found
         ]
 
     return source

@@ -143,9 +143,7 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
     keep_large_payload(ports, after.id, after.spec.payload, kept_until=None)
     slot = after.next_after(after.since)
     for _ in range(_TRIES):
-        first = slot and after.occurrence(
-            slot, now=after.since, sent_directly=is_inside(after.run_at(slot), after.since)
-        )
+        first = _first(after, slot)
         answer = ports.jobs.revise(before, after, first=first)
         if isinstance(answer, Job):
             if first is not None:
@@ -153,6 +151,13 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
             return answer
         slot = slot and after.next_after(slot)
     raise _too_fast(before.id)
+
+
+def _first(job: Job, slot: datetime | None) -> Execution | None:
+    if slot is None:
+        return None
+    directly = is_inside(job.run_at(slot), job.since)
+    return job.occurrence(slot, now=job.since, sent_directly=directly)
 
 
 def _stop_what_was_armed(

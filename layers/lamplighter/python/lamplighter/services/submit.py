@@ -170,7 +170,7 @@ def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
     slot = job.next_after(now)
     if slot is None:
         raise Rejected(field="schedule", value=new.name or "", reason="it never fires again")
-    first = job.occurrence(slot, now=now, sent_directly=is_inside(slot, now))
+    first = job.occurrence(slot, now=now, sent_directly=is_inside(job.run_at(slot), now))
     return Created(job_id=id, job=job, first=first)
 
 
@@ -198,7 +198,10 @@ def _look_again(ports: Ports, job_id: JobId) -> None:
     job = None if one_off else ports.jobs.get(job_id)
     first_id = one_off or (job and _first_of(job))
     first = ports.executions.get(first_id) if first_id else None
-    if first is not None and first.state is State.SCHEDULED:
+    if first is None or first.state is not State.SCHEDULED:
+        return
+    # Later than that, an outage lies between: dispatch decides what runs for it, once.
+    if job is None or ports.clock.now() - first.run_at <= limits.MISFIRE_THRESHOLD:
         look(ports, first, job)
 
 

@@ -8,11 +8,17 @@ ever out of sight (P7).
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from lamplighter.core.buckets import before, check_position, minute_of, start_of
+from lamplighter.core.buckets import Position, before, body_of, check_position, minute_of, start_of
 from lamplighter.core.errors import LostLease
 from lamplighter.core.lease import Grant, Held, Kind, Work
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import BACKED_UP_MESSAGES, PARTITION_LEASE, SWEEP_AFTER
+from lamplighter.core.limits import (
+    BACKED_UP_MESSAGES,
+    HELD_BACK,
+    MARGIN,
+    PARTITION_LEASE,
+    SWEEP_AFTER,
+)
 from lamplighter.core.model import Execution, Pointer, PointerKind, Trigger
 from lamplighter.core.sweeping import Repair, visit
 from lamplighter.ports import Ports
@@ -58,34 +64,42 @@ def _sweep(ports: Ports, grant: Grant, shards: range, time_left: Callable[[], bo
     dispatched = ports.control.watermarks([dispatch]).get(dispatch, grant.watermark)
     oldest = ports.clock.now() - SWEEP_AFTER
     until = min(dispatched, before(start_of(minute_of(oldest))))
-    seen = 0
-    for page in pages(ports, shards, grant.watermark, until):
-        if not time_left():
-            break
-        seen += _visit(ports, page.rows)
-        grant = ports.control.advance(
-            grant,
-            watermark=page.reached,
-            intent=None,
-            until=ports.clock.now() + PARTITION_LEASE,
-        )
-    ports.control.advance(grant, watermark=grant.watermark, intent=None, until=ports.clock.now())
+    seen, reached = 0, grant.watermark
+    lease_until = ports.clock.now() + PARTITION_LEASE
+    for page in pages(ports, shards, reached, until):
+        backlog = _Backlog(ports)
+        for row in page.rows:
+            if not time_left():
+                break
+            _visit(ports, row, backlog)
+            seen, reached = seen + 1, _position_of(row)
+            # A page of stuck rows takes longer than a lease: it is committed row by row.
+            if ports.clock.now() + MARGIN > lease_until:
+                lease_until = ports.clock.now() + PARTITION_LEASE
+                _commit(ports, grant, reached, lease_until)
+        else:
+            reached = page.reached
+            continue
+        break
+    _commit(ports, grant, reached, ports.clock.now())
     return seen
 
 
-def _visit(ports: Ports, rows: Sequence[Execution | Pointer]) -> int:
-    backed_up = _Backlog(ports)
-    for row in rows:
-        execution = _execution_of(ports, row)
-        if execution is not None:
-            _look_at(ports, execution, backed_up)
-    return len(rows)
+def _position_of(row: Execution | Pointer) -> Position:
+    return row.position if isinstance(row, Pointer) else body_of(row.id)
 
 
-def _execution_of(ports: Ports, row: Execution | Pointer) -> Execution | None:
+def _commit(ports: Ports, grant: Grant, reached: Position, lease_until: datetime) -> None:
+    ports.control.advance(grant, watermark=reached, intent=None, until=lease_until)
+
+
+def _visit(ports: Ports, row: Execution | Pointer, backlog: "_Backlog") -> None:
     if isinstance(row, Execution):
-        return row
-    return ports.executions.get(row.execution_id) if row.kind is PointerKind.CHECK else None
+        _look_at(ports, row, backlog)
+    elif row.kind is PointerKind.CHECK:
+        execution = ports.executions.get(row.execution_id)
+        if execution is not None:
+            _look_at(ports, execution, backlog)
 
 
 class _Backlog:
@@ -95,12 +109,13 @@ class _Backlog:
         self._ports = ports
         self._waiting: dict[str, int] = {}
 
-    def holds(self, row: Execution) -> bool:
+    def holds(self, row: Execution, now: datetime) -> bool:
         """Whether the row's message most likely waits in its lane.
 
-        To send another would double a backlog.
+        To send another would double a backlog. After an hour it is sent all the same: it may
+        be lost, and a lane may be backed up for good.
         """
-        if row.state is State.RUNNING:
+        if row.state is State.RUNNING or now - row.due_at > HELD_BACK:
             return False
         if row.queue not in self._waiting:
             self._waiting[row.queue] = self._ports.queue.waiting(row.queue)
@@ -108,19 +123,21 @@ class _Backlog:
 
 
 def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
-    needed = visit(row, ports.clock.now())
+    now = ports.clock.now()
+    needed = visit(row, now)
     if needed is None:
         return
-    if isinstance(needed, Repair) and not backlog.holds(row):
-        _repair(ports, row)
+    if isinstance(needed, Repair):
+        _repair(ports, row, held_back=backlog.holds(row, now))
         ports.telemetry.recovered(row, reason=needed.reason)
     ports.executions.point([_check(row, needed.again_at)])
 
 
-def _repair(ports: Ports, row: Execution) -> None:
+def _repair(ports: Ports, row: Execution, *, held_back: bool) -> None:
     """Arm the successor of what nobody ever sent, then send the row's message again (P2)."""
     following = timers.arm_chains(ports, _broken(ports, row), decided_at=ports.clock.now())
-    timers.send(ports, [timers.outgoing(one) for one in (row, *following)])
+    rows = following if held_back else (row, *following)
+    timers.send(ports, [timers.outgoing(one) for one in rows])
 
 
 def _broken(ports: Ports, row: Execution) -> Sequence[timers.Link]:
@@ -130,7 +147,7 @@ def _broken(ports: Ports, row: Execution) -> Sequence[timers.Link]:
     then was not missed), so when that is there, the chain is alive, and misfires are
     dispatch's to decide (P6).
     """
-    if row.state is not State.SCHEDULED or row.trigger is Trigger.ONE_OFF:
+    if row.state is not State.SCHEDULED or row.trigger is not Trigger.SCHEDULE:
         return []
     job = ports.jobs.get(row.job_id)
     if job is None:

@@ -87,6 +87,14 @@ def _successors(links: Sequence[Link], decided_at: datetime) -> Iterator[Link]:
             yield Link(job=link.job, slot=following)
 
 
+def arm(ports: Ports, execution: Execution) -> None:
+    """Have the current try of an execution come up: at its time, or at once when that is over."""
+    if execution.state is State.RETRYING:
+        arm_retry(ports, execution)
+    else:
+        send(ports, [outgoing(execution)])
+
+
 def arm_retry(ports: Ports, execution: Execution) -> None:
     """Arm the next try of a RETRYING execution: a delayed message, or far ahead a pointer.
 

@@ -1,5 +1,6 @@
 """What a dead-letter queue received: an execution is never only in there."""
 
+from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
 from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.limits import UNDELIVERABLE_LIMIT
 from lamplighter.core.model import Execution, Message
@@ -11,19 +12,30 @@ from lamplighter.services import timers
 def undeliverable(ports: Ports, message: Message) -> None:
     """Send an execution that still waits again; the third time, end it DEAD_LETTERED.
 
-    A final execution's message is dropped. After a crash the message is still in the queue
-    and the count is at most one too high. Raises Unavailable: the message is then kept.
+    A final execution's message is dropped, a stale one arms what it finds (P11), and that of
+    one which runs comes back without being counted. After a crash the message is still in the
+    queue and the count is at most one too high. Raises Unavailable: the message is then kept.
     """
     row = ports.executions.get(message.execution_id)
-    if row is None or row.is_final or message.attempt < row.attempt:
-        return
+    match refused(message, row, ports.clock.now()):
+        case Rearm(execution=execution) | TakeOver(holder=execution):
+            timers.arm(ports, execution)
+        case Keep() if row is not None and row.state is State.RUNNING:
+            timers.arm(ports, row)
+        case Keep() if row is not None:
+            _count(ports, row)
+        case Drop() | Keep():
+            pass
+
+
+def _count(ports: Ports, row: Execution) -> None:
     counted = ports.executions.count_undeliverable(row.id)
     if counted is None:
         return
     ports.telemetry.undeliverable(row.id, count=counted.undeliverable)
     if counted.undeliverable < UNDELIVERABLE_LIMIT or counted.state is State.RUNNING:
-        timers.send(ports, [timers.outgoing(counted)])
-    else:
+        timers.arm(ports, counted)
+    elif not counted.is_final:
         _give_up(ports, counted)
 
 
@@ -31,8 +43,9 @@ def _give_up(ports: Ports, row: Execution) -> None:
     reason = f"undeliverable: its message was returned {row.undeliverable} times"
     dead = ended(row, Event.DEAD_LETTER, now=ports.clock.now(), reason=reason)
     answer = ports.executions.end(row, dead)
-    if isinstance(answer, Refusal) and answer.found and not answer.found.is_final:
+    if isinstance(answer, Refusal):
         # It moved while we looked: somebody is at it, and its message must not be lost.
-        timers.send(ports, [timers.outgoing(answer.found)])
-    elif not isinstance(answer, Refusal):
+        if answer.found is not None and not answer.found.is_final:
+            timers.arm(ports, answer.found)
+    else:
         ports.telemetry.finished(answer)
