@@ -74,7 +74,7 @@ class JobScheduler(Construct):
             for name, lane in self._lanes.items()
         }
         self.dead_letters = self._dead_letters()
-        self.api_handler = self._api(authentication.owner_claim)
+        self.api_handler = self._api(authentication)
         self.api = SchedulerApi(
             self,
             "Api",
@@ -220,7 +220,7 @@ class JobScheduler(Construct):
             handler.consume(name.title(), lane.dead_letters, batch_size=limits.SQS_BATCH)
         return handler
 
-    def _api(self, owner_claim: str) -> Handler:
+    def _api(self, authentication: Authentication) -> Handler:
         executions, jobs, control = self.tables.executions, self.tables.jobs, self.tables.control
         return Handler(
             self,
@@ -235,13 +235,18 @@ class JobScheduler(Construct):
                 "LAMPLIGHTER_JOBS_TABLE": jobs.table_name,
                 "LAMPLIGHTER_CONTROL_TABLE": control.table_name,
                 "LAMPLIGHTER_QUEUES": self.queue_urls(),
-                "LAMPLIGHTER_OWNER_CLAIM": owner_claim,
+                "LAMPLIGHTER_OWNER_CLAIM": authentication.owner_claim,
+                "LAMPLIGHTER_REQUIRE_SCOPES": str(authentication.require_scopes).lower(),
+                "LAMPLIGHTER_SCOPE_PREFIX": authentication.scope_prefix,
             },
+            layers=[self._layers.swagger],
             statements=[
                 grants.on_items(executions, "GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
                 grants.query_index(executions, schema.BY_OWNER, schema.NEEDS_ATTENTION),
                 grants.on_items(
-                    jobs, "GetItem", "BatchGetItem", "ConditionCheckItem", "PutItem", "UpdateItem"
+                    jobs,
+                    *("GetItem", "BatchGetItem", "Query"),
+                    *("ConditionCheckItem", "PutItem", "UpdateItem"),
                 ),
                 grants.query_index(jobs, schema.JOBS_BY_OWNER),
                 grants.on_items(control, "GetItem", "BatchGetItem", "PutItem"),
@@ -275,8 +280,9 @@ class JobScheduler(Construct):
             Validations.of(route).acknowledge(
                 Acknowledgment(
                     id="AwsSolutions-APIG4",
-                    reason="GET /v1/health tells only that the service answers; load balancers "
-                    "and uptime checks have no token.",
+                    reason="GET of /v1/health, /v1/openapi.json and /docs tells that the service "
+                    "answers and how it is asked, the same in every deployment of a release: "
+                    "uptime checks, code generators and browsers have no token.",
                 )
             )
 

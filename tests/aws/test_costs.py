@@ -1,21 +1,25 @@
 """What each path through the stores costs, by AWS's rules: a budget, held by the meter."""
 
+from dataclasses import replace
+
 import pytest
 
 from lamplighter.core.buckets import before, through
 from lamplighter.core.lease import Grant, Intent, Kind, Work
-from lamplighter.core.model import Execution, Message
+from lamplighter.core.model import Execution, JobStatus, Message
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.ports import Outgoing, Received, Refusal
 from tests.aws.conftest import Bench, Clients
 from tests.support.meter import Meter
 from tests.support.rows import (
+    GIVES_WAY,
     LEASE,
     MINUTE,
     OTHER_TOKEN,
     OWNER,
     TOKEN,
     WORKER,
+    Change,
     T,
     failed,
     key_record,
@@ -23,6 +27,7 @@ from tests.support.rows import (
     one_off,
     recurring,
     retry_pointer,
+    revised,
     s,
     succeeded,
 )
@@ -92,6 +97,68 @@ def test_a_recurring_job_is_made_in_one_transaction(bench: Bench, meter: Meter) 
         bench.jobs.create(first=occurrence(job), job=job)
 
     assert (bill.table_write_units, bill.index_write_units) == (2 + 2, 1 + 1), bill
+
+
+def test_a_pause_is_the_job_and_its_earlier_version_and_touches_no_index(
+    bench: Bench, meter: Meter
+) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+
+    with meter.path() as bill:
+        bench.jobs.revise(job, replace(revised(job), status=JobStatus.PAUSED))
+
+    assert (bill.table_write_units, bill.index_write_units, bill.read_units) == (4, 0, 0), bill
+
+
+@pytest.mark.parametrize("come_of", GIVES_WAY.values(), ids=GIVES_WAY.keys())
+def test_a_resume_adds_a_row_that_takes_the_armed_one_s_place(
+    bench: Bench, meter: Meter, come_of: Change
+) -> None:
+    job = recurring()
+    bench.jobs.create(first=come_of(occurrence(job)), job=job)
+    resumed = revised(job)
+
+    with meter.path() as bill:
+        bench.jobs.revise(job, resumed, first=occurrence(resumed))
+
+    assert (bill.table_write_units, bill.index_write_units, bill.read_units) == (6, 0, 0), bill
+
+
+def test_a_resume_whose_row_is_new_adds_its_index_entry(bench: Bench, meter: Meter) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    resumed = revised(job)
+
+    with meter.path() as bill:
+        bench.jobs.revise(job, resumed, first=occurrence(resumed, T + s(3600)))
+
+    assert (bill.table_write_units, bill.index_write_units) == (6, 1), bill
+
+
+def test_planning_a_row_anew_is_one_write_unit(bench: Bench, meter: Meter) -> None:
+    bench.executions.put([occurrence(recurring())])
+
+    with meter.path() as bill:
+        bench.executions.put([occurrence(revised(recurring()))])
+
+    assert (bill.write_units, bill.index_write_units, bill.read_units) == (1, 0, 0), bill
+
+
+def test_earlier_versions_are_one_query(bench: Bench, meter: Meter) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    for _ in range(9):
+        job, before_that = revised(job), job
+        bench.jobs.revise(before_that, job)
+
+    with meter.path() as bill:
+        found = bench.jobs.versions(job.id, before=job.version, limit=20)
+
+    assert len(found) == 9
+    # All of them are under four kilobytes.
+    assert bill.calls == {"Query": 1}, bill
+    assert bill.read_units == 0.5, bill
 
 
 def test_only_what_needs_attention_pays_for_that_index(bench: Bench, meter: Meter) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from botocore.exceptions import (
@@ -14,15 +14,16 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from lamplighter.aws import schema
 from lamplighter.aws.failures import CallRefused
-from lamplighter.core.buckets import before, body_of, job_key, owner_key_of, through
-from lamplighter.core.errors import LamplighterError, LostClaim, Unavailable
+from lamplighter.core.buckets import before, body_of, job_key, owner_key_of, row_key, through
+from lamplighter.core.errors import LamplighterError, LostClaim, Unavailable, VersionMoved
 from lamplighter.core.lease import Grant, Held, Intent, Kind, Layout, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Payload
 from lamplighter.core.outcome import Refused
 from tests.aws.conftest import Bench
-from tests.support.faulty import Call, lost, never, refusal, repeated
+from tests.support.faulty import Call, Fault, lost, never, refusal, repeated
 from tests.support.rows import (
     LEASE,
     MINUTE,
@@ -38,11 +39,13 @@ from tests.support.rows import (
     one_off,
     recurring,
     retry_pointer,
+    revised,
     running,
     s,
     succeeded,
 )
 
+R = TypeVar("R")
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 WORK = Work(partition=0, kind=Kind.DISPATCH)
 START = before(T)
@@ -65,6 +68,14 @@ def claimed(bench: Bench, row: Execution | None = None) -> Execution:
 
 def acquire(bench: Bench, *, owner: str = "scheduler-1") -> Grant | Held:
     return bench.control.acquire(WORK, owner=owner, now=T, until=T + LEASE, start=START)
+
+
+def until_answered(call: Callable[[], R]) -> R:
+    """What a call answers, made once more if the first answer is lost."""
+    try:
+        return call()
+    except Unavailable:
+        return call()
 
 
 # Every call of every store, so that none can leak what botocore raises.
@@ -114,6 +125,10 @@ EVERY_CALL: Mapping[str, Callable[[Bench], object]] = {
     "jobs.get": lambda bench: bench.jobs.get(recurring().id),
     "jobs.get_many": lambda bench: bench.jobs.get_many([recurring().id]),
     "jobs.delete": lambda bench: bench.jobs.delete(recurring()),
+    "jobs.revise": lambda bench: bench.jobs.revise(
+        recurring(), revised(recurring()), first=occurrence(revised(recurring()))
+    ),
+    "jobs.versions": lambda bench: bench.jobs.versions(recurring().id, before=9, limit=9),
     "jobs.of_owner": lambda bench: bench.jobs.of_owner(OWNER, before=None, limit=10),
     "control.layout": lambda bench: bench.control.layout(
         Layout(shards=16, partitions=4, effective_from=T)
@@ -262,18 +277,131 @@ def test_a_put_that_was_sent_twice_answers_with_its_row(bench: Bench) -> None:
     assert [*bench.executions.put([one_off()])] == [one_off()]
 
 
-@pytest.mark.parametrize("fault", [repeated, lost(TIMEOUT)], ids=["sent twice", "answer lost"])
+TWICE = pytest.mark.parametrize(
+    "fault", [repeated, lost(TIMEOUT)], ids=["sent twice", "answer lost"]
+)
+
+
+@TWICE
+def test_a_row_that_was_planned_anew_and_whose_answer_was_lost_answers_with_itself(
+    bench: Bench, fault: Fault
+) -> None:
+    planned = occurrence(revised(recurring()))
+    bench.executions.put([occurrence(recurring())])
+    bench.dynamodb.next("put_item", fault)
+
+    answer = until_answered(lambda: bench.executions.put([planned]))
+
+    assert [*answer] == [planned]
+    assert bench.executions.get(planned.id) == planned
+
+
+def test_a_row_that_was_planned_anew_unseen_and_claimed_is_left_to_its_holder(
+    bench: Bench,
+) -> None:
+    planned = occurrence(revised(recurring()))
+    bench.executions.put([cancelled(occurrence(recurring()))])
+    bench.dynamodb.next("put_item", lost(TIMEOUT))
+    with pytest.raises(Unavailable):
+        bench.executions.put([planned])
+    held = claim(bench, planned)
+
+    assert [*bench.executions.put([planned])] == [held]
+
+    assert bench.executions.get(planned.id) == held
+
+
+def test_a_row_that_was_planned_anew_outlives_the_end_of_the_one_it_replaced(
+    bench: Bench,
+) -> None:
+    planned = occurrence(revised(recurring()))
+    bench.executions.put([cancelled(occurrence(recurring()))])
+
+    bench.executions.put([planned])
+
+    partition, sort = row_key(body_of(planned.id))
+    stored = bench.clients.unmetered.get_item(
+        TableName=bench.tables.executions, Key={"pk": {"S": partition}, "sk": {"S": sort}}
+    )
+    assert schema.TTL not in stored["Item"]
+
+
+@TWICE
+@pytest.mark.parametrize("with_row", [False, True])
+def test_a_revision_whose_answer_was_lost_counts_as_made(
+    bench: Bench, fault: Fault, with_row: bool
+) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    second = revised(job)
+    first = occurrence(second) if with_row else None
+    bench.dynamodb.next("transact_write_items", fault)
+
+    answer = until_answered(lambda: bench.jobs.revise(job, second, first=first))
+
+    assert answer == second
+    assert bench.jobs.get(job.id) == second
+    assert [*bench.jobs.versions(job.id, before=9, limit=9)] == [job]
+    assert bench.executions.get(occurrence(job).id) == (first or occurrence(job))
+
+
+def test_a_revision_that_was_made_unseen_and_whose_row_runs_counts_as_made(bench: Bench) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    second = revised(job)
+    first = occurrence(second)
+    bench.dynamodb.next("transact_write_items", lost(TIMEOUT))
+    with pytest.raises(Unavailable):
+        bench.jobs.revise(job, second, first=first)
+    held = claim(bench, first)
+
+    assert bench.jobs.revise(job, second, first=first) == second
+
+    assert bench.executions.get(first.id) == held
+
+
+def test_a_revision_that_never_arrived_can_be_written_again(bench: Bench) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    second = revised(job)
+    bench.dynamodb.next("transact_write_items", never(TIMEOUT))
+    with pytest.raises(Unavailable):
+        bench.jobs.revise(job, second, first=occurrence(second))
+    assert bench.jobs.get(job.id) == job
+    assert bench.executions.get(occurrence(job).id) == occurrence(job)
+
+    assert bench.jobs.revise(job, second, first=occurrence(second)) == second
+
+    assert bench.executions.get(occurrence(job).id) == occurrence(second)
+
+
+def test_a_revision_that_was_made_unseen_and_replaced_since_has_moved(bench: Bench) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    second = revised(job)
+    bench.dynamodb.next("transact_write_items", lost(TIMEOUT))
+    with pytest.raises(Unavailable):
+        bench.jobs.revise(job, second)
+    bench.jobs.revise(second, revised(second))
+
+    with pytest.raises(VersionMoved):
+        bench.jobs.revise(job, second)
+
+    assert bench.jobs.get(job.id) == revised(second)
+
+
+@TWICE
 @pytest.mark.parametrize("with_key", [False, True])
 def test_a_creation_whose_answer_was_lost_counts_as_made(
-    bench: Bench, fault: Callable[..., Any], with_key: bool
+    bench: Bench, fault: Fault, with_key: bool
 ) -> None:
     job = recurring()
     first, key = occurrence(job), key_record(occurrence(job)) if with_key else None
     bench.dynamodb.next("transact_write_items", fault)
-    try:
-        bench.jobs.create(first=first, job=job, key=key)
-    except Unavailable:
-        assert bench.jobs.create(first=first, job=job, key=key) is None
+
+    known = until_answered(lambda: bench.jobs.create(first=first, job=job, key=key))
+
+    assert known is None
 
     assert bench.jobs.get(job.id) == job
     assert bench.executions.get(first.id) == first
@@ -415,6 +543,23 @@ def test_an_owner_s_list_goes_on_behind_a_last_key(bench: Bench) -> None:
     assert [*listed] == [row.id for row in reversed(rows)][:3]
 
 
+def test_earlier_versions_go_on_behind_a_last_key(bench: Bench) -> None:
+    versions = [recurring()]
+    bench.jobs.create(first=occurrence(versions[0]), job=versions[0])
+    for _ in range(4):
+        versions.append(revised(versions[-1]))
+        bench.jobs.revise(versions[-2], versions[-1])
+
+    def one_at_a_time(call: Call, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        return call(**{**parameters, "Limit": 1})
+
+    bench.dynamodb.always(one_at_a_time, "query")
+
+    found = bench.jobs.versions(versions[0].id, before=5, limit=3)
+
+    assert [*found] == versions[3:0:-1]
+
+
 def test_a_put_of_many_of_which_one_fails_is_unavailable_and_the_others_exist(
     bench: Bench,
 ) -> None:
@@ -471,6 +616,20 @@ def test_a_transaction_that_meets_another_is_tried_again(bench: Bench) -> None:
     assert bench.dynamodb.calls["transact_write_items"] == 3
 
 
+def test_a_revision_that_meets_a_claim_is_tried_again(bench: Bench) -> None:
+    job = recurring()
+    bench.jobs.create(first=occurrence(job), job=job)
+    second = revised(job)
+    in_the_way = never(cancelled_for("None", "None", "TransactionConflict"))
+    bench.dynamodb.next("transact_write_items", in_the_way, in_the_way)
+    asked = len(bench.dynamodb.asked["transact_write_items"])
+
+    assert bench.jobs.revise(job, second, first=occurrence(second)) == second
+
+    assert bench.jobs.get(job.id) == second
+    assert bench.dynamodb.calls["transact_write_items"] == asked + 3
+
+
 def test_a_transaction_that_always_meets_another_is_unavailable(bench: Bench) -> None:
     bench.dynamodb.always(
         never(cancelled_for("TransactionConflict", "None")), "transact_write_items"
@@ -515,6 +674,13 @@ def test_the_layout_is_read_once_a_minute(bench: Bench) -> None:
     bench.control.layout(layout)
 
     assert bench.dynamodb.calls["get_item"] == 2
+
+
+def test_what_came_before_the_first_version_is_not_looked_up(bench: Bench) -> None:
+    # A range that ends before it begins: moto has none, DynamoDB refuses it.
+    assert [*bench.jobs.versions(recurring().id, before=1, limit=9)] == []
+
+    assert bench.dynamodb.calls["query"] == 0
 
 
 def test_a_deleted_job_is_not_looked_up_for_a_list(bench: Bench) -> None:

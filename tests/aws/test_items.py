@@ -181,6 +181,7 @@ def test_a_pointer_is_read_back_as_it_was(pointer: Pointer) -> None:
     misfire=st.sampled_from(MisfirePolicy),
     version=st.integers(1, 10_000),
     created_at=instants,
+    effective_from=st.none() | instants,
     owner=texts,
     name=st.none() | texts,
 )
@@ -190,6 +191,7 @@ def test_a_job_is_read_back_as_it_was(
     misfire: MisfirePolicy,
     version: int,
     created_at: datetime,
+    effective_from: datetime | None,
     owner: str,
     name: str | None,
 ) -> None:
@@ -203,10 +205,12 @@ def test_a_job_is_read_back_as_it_was(
         schedule=parse(cron="0 2 * * *", timezone="America/Chicago", seed=id),
         misfire=misfire,
         created_at=created_at,
+        effective_from=effective_from,
         name=name,
     )
 
     assert items.job_from(through_dynamodb(items.job_values(job))) == job
+    assert items.job_from(through_dynamodb(items.job_version_values(job))) == job
 
 
 @given(
@@ -408,6 +412,13 @@ def test_a_deleted_job_is_in_no_list() -> None:
     assert items.job_values(job)[schema.JOBS_OWNER_KEY] == owner_key_of(OWNER, job.id)
     deleted = replace(job, status=JobStatus.DELETED)
     assert items.job_values(deleted)[schema.JOBS_OWNER_KEY] is None
+
+
+def test_an_earlier_version_is_in_no_list_and_kept_for_good() -> None:
+    values = items.job_version_values(recurring())
+
+    assert values[schema.JOBS_OWNER_KEY] is None
+    assert schema.TTL not in values
 
 
 def test_an_occurrence_keeps_the_id_of_its_job() -> None:

@@ -82,6 +82,16 @@ def test_the_api_is_told_whose_name_is_in_the_token() -> None:
     assert ApiSettings.of(API).owner_claim == "sub"
 
 
+def test_scopes_are_required_unless_a_deployment_does_not_ask_for_them() -> None:
+    default = ApiSettings.of(API)
+    lenient = ApiSettings.of(API | {"LAMPLIGHTER_REQUIRE_SCOPES": "false"})
+
+    assert (default.requires_scopes, default.scope_prefix) == (True, "")
+    assert not lenient.requires_scopes
+    with pytest.raises(BadSettings, match="LAMPLIGHTER_REQUIRE_SCOPES: 'no'"):
+        ApiSettings.of(API | {"LAMPLIGHTER_REQUIRE_SCOPES": "no"})
+
+
 def test_what_is_not_needed_is_not_there() -> None:
     dead_letters = DeadLetterSettings.of(SCHEDULER)
 
@@ -129,5 +139,5 @@ def test_every_variable_is_declared_once_and_says_what_it_means() -> None:
     declared = [value for value in vars(settings).values() if isinstance(value, settings.Variable)]
 
     names = [variable.name for variable in declared]
-    assert len(names) == len(set(names)) == 13
+    assert len(names) == len(set(names)) == 15
     assert all(variable.means for variable in declared)

@@ -5,7 +5,14 @@ from datetime import datetime
 
 import pytest
 
-from lamplighter.core.buckets import ExecutionId, Position, before, body_of, through
+from lamplighter.core.buckets import (
+    ExecutionId,
+    Position,
+    before,
+    body_of,
+    execution_id_at,
+    through,
+)
 from lamplighter.core.errors import LostClaim, VersionMoved
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, Event, State
 from lamplighter.core.limits import PAYLOAD_MAX_BYTES
@@ -16,12 +23,15 @@ from lamplighter.ports import Page, Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
 from tests.support.rows import (
+    GIVES_WAY,
     LEASE,
     MINUTE,
     OTHER_TOKEN,
     OWNER,
+    STAYS,
     TOKEN,
     WORKER,
+    Change,
     T,
     after,
     blocked,
@@ -33,6 +43,7 @@ from tests.support.rows import (
     one_off,
     recurring,
     retry_pointer,
+    revised,
     running,
     s,
     succeeded,
@@ -135,6 +146,137 @@ def test_get_many_finds_what_exists_of_more_ids_than_a_batch_takes(world: World)
 
 def test_get_many_of_nothing_is_nothing(world: World) -> None:
     assert world.executions.get_many([]) == {}
+
+
+# Planning anew what an earlier version of the job had planned (P19).
+
+
+@pytest.mark.parametrize("come_of", GIVES_WAY.values(), ids=GIVES_WAY.keys())
+def test_a_row_of_an_earlier_version_of_which_nothing_has_come_gives_way(
+    world: World, come_of: Change
+) -> None:
+    job = recurring()
+    world.executions.put([come_of(occurrence(job))])
+    planned = occurrence(revised(job))
+
+    assert [*world.executions.put([planned])] == [planned]
+
+    assert world.executions.get(planned.id) == planned
+
+
+@pytest.mark.parametrize("come_of", STAYS.values(), ids=STAYS.keys())
+def test_a_row_of_an_earlier_version_of_which_something_has_come_stays(
+    world: World, come_of: Change
+) -> None:
+    job = recurring()
+    there = come_of(occurrence(job))
+    world.executions.put([there])
+
+    assert [*world.executions.put([occurrence(revised(job))])] == [there]
+
+    assert world.executions.get(there.id) == there
+
+
+def test_what_may_have_come_of_a_row_is_every_state() -> None:
+    states = {come_of(occurrence(recurring())).state for come_of in STAYS.values()}
+
+    assert states == set(State) - {State.SCHEDULED}
+
+
+@pytest.mark.parametrize("come_of", GIVES_WAY.values(), ids=GIVES_WAY.keys())
+@pytest.mark.parametrize("versions", [0, 1, 2])
+def test_a_row_of_the_same_version_stays(world: World, come_of: Change, versions: int) -> None:
+    job = recurring()
+    for _ in range(versions):
+        job = revised(job)
+    there = come_of(occurrence(job))
+    world.executions.put([there])
+
+    assert [*world.executions.put([replace(there, state=State.SKIPPED)])] == [there]
+
+    assert world.executions.get(there.id) == there
+
+
+@pytest.mark.parametrize("come_of", GIVES_WAY.values(), ids=GIVES_WAY.keys())
+@pytest.mark.parametrize("versions", [1, 2])
+def test_what_an_older_version_plans_late_leaves_the_row_of_a_later_one_alone(
+    world: World, come_of: Change, versions: int
+) -> None:
+    older = recurring() if versions == 1 else revised(recurring())
+    there = come_of(occurrence(revised(older)))
+    world.executions.put([there])
+
+    assert [*world.executions.put([occurrence(older)])] == [there]
+
+    assert world.executions.get(there.id) == there
+
+
+def test_a_row_gives_way_over_any_number_of_versions_and_more_than_once(world: World) -> None:
+    job = recurring()
+    for _ in range(12):
+        world.executions.put([occurrence(job)])
+        job = revised(revised(job))
+
+    (answer,) = world.executions.put([occurrence(job)])
+
+    assert answer.job_version == 25
+    assert world.executions.get(answer.id) == occurrence(job)
+
+
+def test_a_run_that_the_look_after_its_claim_refused_can_be_planned_and_claimed_again(
+    world: World,
+) -> None:
+    job = recurring()
+    won = claimed(world, occurrence(job))
+    refused = after(won, Refused(reason="its job is PAUSED"))
+    world.executions.settle(refused, token=TOKEN)
+    planned = occurrence(revised(job))
+
+    world.executions.put([planned])
+
+    again = claim(world, planned, token=OTHER_TOKEN)
+    assert again == running(planned, token=OTHER_TOKEN)
+
+
+def test_what_may_be_planned_again_in_one_put_is_each_row_by_itself(world: World) -> None:
+    job = recurring()
+    slots = [T + s(3600) * n for n in range(3)]
+    first, second, third = (occurrence(revised(job), slot) for slot in slots)
+    held = running(occurrence(job, slots[1]))
+    world.executions.put([occurrence(job, slots[0]), held])
+
+    assert [*world.executions.put([first, second, third])] == [first, held, third]
+
+
+def test_a_row_that_gives_way_is_in_its_owner_s_list_once_and_in_its_bucket_once(
+    world: World,
+) -> None:
+    job = recurring()
+    planned = occurrence(revised(job))
+    world.executions.put([cancelled(occurrence(job))])
+
+    world.executions.put([planned])
+
+    page = world.executions.due(MINUTE, [0], after=BEGINNING, until=END, limit=10)
+    assert [*page.rows] == [planned]
+    assert [*world.executions.of_owner(OWNER, before=None, limit=10)] == [planned.id]
+
+
+def test_of_a_claim_and_a_later_version_s_put_both_or_only_the_claim_is_seen(
+    world: World,
+) -> None:
+    job = recurring()
+    row, planned = occurrence(job), occurrence(revised(job))
+    world.executions.put([row])
+
+    def step(n: int) -> object:
+        return claim(world, row) if n % 2 else world.executions.put([planned])
+
+    race(step, 8)
+
+    # Whichever was first: the claimed row keeps its version, the new one can be claimed.
+    left = world.executions.get(row.id)
+    assert left in (running(row), running(planned))
 
 
 # What is due.
@@ -945,3 +1087,12 @@ def test_what_needs_attention_is_paged_newest_first(world: World) -> None:
 
     assert [*first, *second] == [row.id for row in reversed(rows)]
     assert len(second) < 5
+
+
+def test_a_pointer_is_no_execution_though_its_id_can_be_computed(world: World) -> None:
+    pointer = check_pointer(one_off(), T)
+    world.executions.point([pointer])
+    id = execution_id_at(pointer.position)
+
+    assert world.executions.get(id) is None
+    assert world.executions.get_many([id]) == {}

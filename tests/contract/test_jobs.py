@@ -6,20 +6,26 @@ import pytest
 
 from lamplighter.core.buckets import body_of, one_off_job_id
 from lamplighter.core.errors import VersionMoved
-from lamplighter.core.model import Execution, Job, JobStatus, Owner, Payload
-from lamplighter.ports import KeyRecord
+from lamplighter.core.model import Execution, Job, JobStatus, MisfirePolicy, Owner, Payload
+from lamplighter.core.schedule import parse
+from lamplighter.ports import KeyRecord, Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
 from tests.support.rows import (
+    GIVES_WAY,
     LEASE,
     OWNER,
+    STAYS,
     TOKEN,
     WORKER,
+    Change,
     T,
     key_record,
     occurrence,
     one_off,
     recurring,
+    revised,
+    running,
     s,
 )
 
@@ -216,6 +222,269 @@ def test_of_ten_who_delete_at_once_exactly_one_does(world: World) -> None:
     assert [answer.version for answer in answers if answer is not None] == [2]
 
 
+# Revising.
+
+
+def test_a_revised_job_is_what_is_read_from_then_on(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+
+    assert world.jobs.revise(job, second) == second
+
+    assert world.jobs.get(job.id) == second
+    assert world.jobs.get_many([job.id]) == {job.id: second}
+
+
+def test_every_part_of_a_definition_can_be_revised(world: World) -> None:
+    job = create(world, recurring())
+    other = recurring(payload='{"other":true}')
+    second = replace(
+        job,
+        version=2,
+        status=JobStatus.PAUSED,
+        effective_from=T - s(0.001),
+        spec=replace(other.spec, task="another", queue="critical"),
+        schedule=parse(rate="rate(7 minutes)", anchor=T, seed=job.id),
+        misfire=MisfirePolicy.SKIP,
+        name=None,
+    )
+
+    assert world.jobs.revise(job, second) == second
+
+    assert world.jobs.get(job.id) == second
+
+
+def test_a_revision_comes_with_its_first_row(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+    first = occurrence(second, T + s(3600))
+
+    assert world.jobs.revise(job, second, first=first) == second
+
+    assert world.executions.get(first.id) == first
+    assert world.executions.get(occurrence(job).id) == occurrence(job)
+
+
+@pytest.mark.parametrize("come_of", GIVES_WAY.values(), ids=GIVES_WAY.keys())
+def test_the_first_row_takes_the_place_of_one_of_which_nothing_has_come(
+    world: World, come_of: Change
+) -> None:
+    job = recurring()
+    world.jobs.create(first=come_of(occurrence(job)), job=job)
+    second = revised(job)
+
+    assert world.jobs.revise(job, second, first=occurrence(second)) == second
+
+    assert world.executions.get(occurrence(job).id) == occurrence(second)
+
+
+@pytest.mark.parametrize("come_of", STAYS.values(), ids=STAYS.keys())
+def test_a_revision_whose_first_row_has_no_place_writes_nothing(
+    world: World, come_of: Change
+) -> None:
+    job, there = recurring(), come_of(occurrence(recurring()))
+    world.jobs.create(first=there, job=job)
+    second = revised(job)
+
+    assert world.jobs.revise(job, second, first=occurrence(second)) == Refusal(found=there)
+
+    assert world.jobs.get(job.id) == job
+    assert world.executions.get(there.id) == there
+    assert [*world.jobs.versions(job.id, before=9, limit=9)] == []
+
+
+def test_a_revision_that_was_refused_can_be_written_with_another_first_row(world: World) -> None:
+    job = recurring()
+    world.jobs.create(first=running(occurrence(job)), job=job)
+    second = revised(job)
+    world.jobs.revise(job, second, first=occurrence(second))
+    later = occurrence(second, T + s(3600))
+
+    assert world.jobs.revise(job, second, first=later) == second
+
+    assert world.executions.get(later.id) == later
+
+
+def test_a_version_that_has_moved_on_is_not_revised(world: World) -> None:
+    job = create(world, recurring())
+    second, other = revised(job), replace(revised(job), name="another")
+    world.jobs.revise(job, second)
+    first = occurrence(other, T + s(3600))
+
+    with pytest.raises(VersionMoved):
+        world.jobs.revise(job, other, first=first)
+
+    assert world.jobs.get(job.id) == second
+    assert world.executions.get(first.id) is None
+    assert [*world.jobs.versions(job.id, before=9, limit=9)] == [job]
+
+
+def test_a_version_that_has_moved_on_is_told_before_a_place_that_is_taken(world: World) -> None:
+    job = recurring()
+    world.jobs.create(first=running(occurrence(job)), job=job)
+    world.jobs.revise(job, revised(job))
+    other = replace(revised(job), name="another")
+
+    with pytest.raises(VersionMoved):
+        world.jobs.revise(job, other, first=occurrence(other))
+
+
+def test_what_does_not_exist_is_not_revised_and_not_made(world: World) -> None:
+    job = recurring()
+
+    with pytest.raises(VersionMoved):
+        world.jobs.revise(job, revised(job), first=occurrence(revised(job)))
+
+    assert world.jobs.get(job.id) is None
+    assert world.executions.get(occurrence(job).id) is None
+    assert [*world.jobs.versions(job.id, before=9, limit=9)] == []
+
+
+def test_a_deleted_job_is_not_revised(world: World) -> None:
+    job = create(world, recurring())
+    deleted = world.jobs.delete(job)
+
+    with pytest.raises(VersionMoved):
+        world.jobs.revise(job, revised(job))
+
+    assert world.jobs.get(job.id) == deleted
+
+
+def test_a_revised_job_can_be_deleted(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+    world.jobs.revise(job, second)
+
+    deleted = world.jobs.delete(second)
+
+    assert deleted == replace(second, version=3, status=JobStatus.DELETED)
+    assert world.jobs.get(job.id) == deleted
+
+
+def test_a_revision_that_is_written_again_counts_as_made(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+
+    answers = [world.jobs.revise(job, second, first=occurrence(second)) for _ in range(2)]
+
+    assert answers == [second, second]
+    assert [*world.jobs.versions(job.id, before=9, limit=9)] == [job]
+
+
+def test_a_revision_that_is_written_again_leaves_its_claimed_row_alone(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+    world.jobs.revise(job, second, first=occurrence(second))
+    won = world.executions.claim(
+        occurrence(second).id, attempt=1, token=TOKEN, worker=WORKER, now=T, lease_until=T + LEASE
+    )
+
+    assert world.jobs.revise(job, second, first=occurrence(second)) == second
+
+    assert world.executions.get(occurrence(second).id) == won
+
+
+def test_a_revision_that_is_written_again_after_the_next_one_has_moved(world: World) -> None:
+    job = create(world, recurring())
+    second = revised(job)
+    world.jobs.revise(job, second)
+    third = revised(second)
+    world.jobs.revise(second, third)
+
+    with pytest.raises(VersionMoved):
+        world.jobs.revise(job, second)
+
+    assert world.jobs.get(job.id) == third
+
+
+def test_of_ten_who_revise_at_once_exactly_one_does(world: World) -> None:
+    job = create(world, recurring())
+
+    def revise(n: int) -> Job | Refusal | None:
+        mine = replace(revised(job), name=f"by {n}")
+        try:
+            return world.jobs.revise(job, mine, first=occurrence(mine))
+        except VersionMoved:
+            return None
+
+    answers = race(revise, 10)
+
+    (won,) = [answer for answer in answers if answer is not None]
+    assert world.jobs.get(job.id) == won
+    assert [*world.jobs.versions(job.id, before=9, limit=9)] == [job]
+
+
+def test_a_large_payload_is_in_no_version_of_a_job(world: World) -> None:
+    job = create(world, recurring(payload='"' + "x" * 600 + '"'))
+    payload = replace(Payload.of('"' + "y" * 700 + '"'), version=2)
+    second = replace(revised(job), spec=replace(job.spec, payload=payload))
+
+    answer = world.jobs.revise(job, second)
+
+    assert isinstance(answer, Job)
+    assert answer.spec.payload == Payload(text=None, bytes=702, version=2)
+    assert world.jobs.get(job.id) == answer
+    (earlier,) = world.jobs.versions(job.id, before=2, limit=9)
+    assert earlier.spec.payload == Payload(text=None, bytes=602)
+
+
+# Earlier versions.
+
+
+def create_with_versions(world: World, number: int) -> list[Job]:
+    """A job's versions, the first one first."""
+    versions = [create(world, recurring())]
+    while len(versions) < number:
+        versions.append(revised(versions[-1]))
+        world.jobs.revise(versions[-2], versions[-1])
+    return versions
+
+
+def test_a_job_that_was_never_revised_has_no_earlier_version(world: World) -> None:
+    job = create(world, recurring())
+
+    assert [*world.jobs.versions(job.id, before=1, limit=10)] == []
+    assert [*world.jobs.versions(job.id, before=2, limit=10)] == []
+    assert [*world.jobs.versions(recurring(n=2).id, before=2, limit=10)] == []
+
+
+def test_earlier_versions_are_kept_as_they_were_newest_first(world: World) -> None:
+    *earlier, current = create_with_versions(world, 12)
+
+    found = world.jobs.versions(current.id, before=current.version, limit=100)
+
+    assert [*found] == earlier[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 11, 12])
+def test_pages_of_versions_hold_each_earlier_one_once(world: World, limit: int) -> None:
+    *earlier, current = create_with_versions(world, 12)
+
+    found: list[Job] = []
+    before = current.version
+    while page := world.jobs.versions(current.id, before=before, limit=limit):
+        assert len(page) <= limit
+        found += page
+        before = page[-1].version
+
+    assert found == earlier[::-1]
+
+
+def test_the_versions_of_another_job_are_its_own(world: World) -> None:
+    mine, theirs = create(world, recurring()), create(world, recurring(n=2))
+    for job in (mine, theirs):
+        world.jobs.revise(job, revised(job))
+
+    assert [*world.jobs.versions(mine.id, before=2, limit=10)] == [mine]
+
+
+def test_earlier_versions_of_a_deleted_job_stay_readable(world: World) -> None:
+    *earlier, current = create_with_versions(world, 3)
+    world.jobs.delete(current)
+
+    assert [*world.jobs.versions(current.id, before=4, limit=10)] == earlier[::-1]
+
+
 # An owner's jobs.
 
 
@@ -231,6 +500,14 @@ def test_keys_and_one_offs_are_in_no_list_of_jobs(world: World) -> None:
     world.jobs.create(first=row, key=key_record(row))
 
     assert [*world.jobs.of_owner(OWNER, before=None, limit=10)] == []
+
+
+def test_a_revised_or_paused_job_keeps_its_one_place_in_its_owner_s_list(world: World) -> None:
+    jobs = [create(world, recurring(T + s(n), n=n)) for n in range(3)]
+    paused = replace(revised(jobs[1]), status=JobStatus.PAUSED)
+    world.jobs.revise(jobs[1], paused)
+
+    assert [*world.jobs.of_owner(OWNER, before=None, limit=10)] == [jobs[2], paused, jobs[0]]
 
 
 def test_deleted_jobs_are_left_out_and_others_fill_the_page(world: World) -> None:

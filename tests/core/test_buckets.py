@@ -122,6 +122,16 @@ def test_no_text_but_an_id_is_read_as_one(text: str) -> None:
     assert buckets.execution_id(place.at, place.shard, place.hash) == text
 
 
+@given(st.integers(1, 10_000), st.integers(1, 10_000))
+def test_a_job_s_versions_lie_beside_it_and_sort_as_they_were_made(one: int, other: int) -> None:
+    id = buckets.recurring_job_id(datetime(2026, 7, 12, tzinfo=UTC), 3, 99)
+    (place, first), (_, second) = (buckets.job_version_key(id, version) for version in (one, other))
+
+    assert (first < second) == (one < other)
+    assert place == buckets.job_key(id)[0]
+    assert first != buckets.job_key(id)[1]
+
+
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20), st.data())
 def test_no_two_owners_share_an_idempotency_key(owner: str, key: str, data: st.DataObject) -> None:
     joined = owner + key

@@ -65,6 +65,7 @@ ALLOWED: dict[str, Allowed] = {
         "dynamodb:Query": [
             "Executions/index/by_owner",
             "Executions/index/needs_attention",
+            "Jobs",
             "Jobs/index/by_owner",
         ],
         "dynamodb:GetItem": ["Control", "Executions", "Jobs"],

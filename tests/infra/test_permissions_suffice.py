@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -21,10 +21,13 @@ from lamplighter.aws import schema
 from lamplighter.aws.clock import SystemClock
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import LAYOUT_KEY, parse_execution_id, parse_job_id
-from lamplighter.core.model import Message
+from lamplighter.core.model import Job, JobStatus, Message, Owner, Payload
+from lamplighter.services import manage
 from tests.infra.templates import Assembly, Properties
 from tests.infra.test_permissions import ALLOWED
 from tests.support import api
+
+ADA = Owner("ada")
 
 Document = Mapping[str, Any]
 Call = tuple[str, str]
@@ -102,12 +105,26 @@ class Stack:
             query=path.partition("?")[2],
             body=None if body is None else json.dumps(body),
             headers={"content-type": "application/json", **headers},
-            claims={"sub": "ada"},
+            claims={"sub": ADA, "scope": "admin"},
         )
         answer = self._invoke("ApiHandler", raw)
         assert answer["statusCode"] < 300, answer
         read: Document = json.loads(answer.get("body") or "{}")
         return read
+
+    def pause_resume_and_edit(self, job: Document) -> None:
+        """What the API's function does for the three of them."""
+        ports, id = self.handlers["ApiHandler"].wired.ports, parse_job_id(job["job_id"])
+        with self.calls.by("ApiHandler"):
+            paused = manage.pause(ports, ADA, id)
+            resumed = manage.resume(ports, ADA, id)
+            edited = manage.edit(ports, ADA, id, _with_a_large_payload)
+        made = [revised.job for revised in (paused, resumed, edited)]
+        assert [(job.version, job.status) for job in made] == [
+            (2, JobStatus.PAUSED),
+            (3, JobStatus.ACTIVE),
+            (4, JobStatus.ACTIVE),
+        ]
 
     def forget_layout(self) -> None:
         key = dict(zip((schema.PARTITION_KEY, schema.SORT_KEY), LAYOUT_KEY, strict=True))
@@ -163,6 +180,10 @@ class Stack:
         with self.calls.by(function):
             answer: Document = self.handlers[function].handle(event, Context())
         return answer
+
+
+def _with_a_large_payload(job: Job) -> Job:
+    return replace(job, spec=replace(job.spec, payload=Payload.of(f'"{"x" * 600}"')))
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +267,9 @@ def story(stack: Stack) -> Calls:
     later = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 3600})
     given_up = post(**fails, retry_policy={"max_attempts": 1})
     lost, undelivered = post(task="echo"), post(task="echo")
-    kept, forgotten, refused, deleted = (post(task="echo", rate="1 minute") for _ in range(4))
+    kept, forgotten, refused, deleted, changed = (
+        post(task="echo", rate="1 minute") for _ in range(5)
+    )
     for job in (echo, soon, later, given_up):
         stack.work(job)
 
@@ -259,6 +282,7 @@ def story(stack: Stack) -> Calls:
     stack.work(refused)
     stack.request("DELETE", f"/v1/jobs/{deleted['job_id']}")
     stack.request("DELETE", f"/v1/jobs/{lost['job_id']}")
+    stack.pause_resume_and_edit(changed)
 
     stack.shifted = timedelta(0)
     post(task="echo", run_at=(now + timedelta(hours=1)).isoformat())
@@ -273,6 +297,7 @@ def story(stack: Stack) -> Calls:
         "executions?status=dead_lettered",
         f"jobs/{echo['job_id']}",
         f"jobs/{kept['job_id']}/executions",
+        f"jobs/{changed['job_id']}/executions",
         f"executions/{echo['execution_id']}",
     ):
         stack.request("GET", f"/v1/{path}")

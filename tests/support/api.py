@@ -1,13 +1,14 @@
 """Requests as API Gateway hands them to the function, and answers as a caller reads them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from lamplighter.api.access import Access
 from lamplighter.api.requests import Request
 from lamplighter.api.routes import Api
 from lamplighter.core.errors import Unavailable
@@ -15,6 +16,8 @@ from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports
 
 LANES = ("default", "critical", "bulk")
+ANY_TOKEN = Access(owner_claim="sub", requires_scopes=False)
+"""Whoever `sub` names may do everything with their own."""
 JSON = "application/json"
 
 
@@ -77,8 +80,8 @@ class Caller:
     claims: Mapping[str, object] | None = field(default_factory=lambda: {"sub": "acme"})
 
     def calling_as(self, owner: str) -> "Caller":
-        """The same API, called with another owner's token."""
-        return replace(self, claims={"sub": owner})
+        """The same API, called with another owner's token, which is as good as this one."""
+        return replace(self, claims={**(self.claims or {}), "sub": owner})
 
     def get(self, path: str, **query: str) -> Answer:
         return self.send(event("GET", path, query=urlencode(query), claims=self.claims))
@@ -123,10 +126,12 @@ class Caller:
         return made
 
 
-def caller(ports: Ports | MemoryWorld, *, owner_claim: str = "sub") -> Caller:
+def caller(
+    ports: Ports | MemoryWorld, *, access: Access = ANY_TOKEN, lanes: Collection[str] = LANES
+) -> Caller:
     """Somebody who calls an API on these ports; a bug in it fails the test."""
     ports = ports.ports() if isinstance(ports, MemoryWorld) else ports
-    return Caller(api=Api(ports, lanes=LANES, owner_claim=owner_claim, report=_raise_bugs))
+    return Caller(api=Api(ports, lanes=lanes, access=access, report=_raise_bugs))
 
 
 def _raise_bugs(error: Exception, request: Request) -> None:

@@ -1,7 +1,9 @@
 """Rows as the adapters' tests need them: valid, and plain but for what the test is about."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from lamplighter.core.buckets import (
     ExecutionId,
@@ -26,7 +28,16 @@ from lamplighter.core.model import (
     Token,
     Trigger,
 )
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, ended, finished
+from lamplighter.core.outcome import (
+    Failed,
+    Outcome,
+    Refused,
+    Succeeded,
+    Withdrawn,
+    ended,
+    finished,
+    taken_over,
+)
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.core.schedule import parse
 from lamplighter.ports import KeyRecord
@@ -141,6 +152,50 @@ def recurring(
 def occurrence(job: Job, slot: datetime = T) -> Execution:
     """The job's execution of one slot, SCHEDULED."""
     return job.occurrence(slot, now=job.created_at, sent_directly=False)
+
+
+def revised(job: Job) -> Job:
+    """The job's next version, which has another name, from half an hour before T on."""
+    version = job.version + 1
+    return replace(job, version=version, effective_from=T - s(1800), name=f"version {version}")
+
+
+Change = Callable[[Execution], Execution]
+"""What has come of a SCHEDULED row."""
+
+
+def _in_state(state: State) -> Change:
+    return lambda row: replace(row, state=state)
+
+
+GIVES_WAY: Final[Mapping[str, Change]] = {
+    "SCHEDULED": lambda row: row,
+    "CANCELLED before it was claimed": cancelled,
+    "CANCELLED by the look after its claim": lambda row: after(
+        running(row), Refused(reason="its job is PAUSED")
+    ),
+}
+"""What a row of an earlier version may be when a later one plans it anew (P19)."""
+
+STAYS: Final[Mapping[str, Change]] = {
+    "CANCELLED by its owner": lambda row: replace(cancelled(row), cancel_requested_at=T),
+    "CANCELLED by its owner just before the look after its claim": lambda row: after(
+        replace(running(row), cancel_requested_at=T), Refused(reason="its job is PAUSED")
+    ),
+    "CANCELLED while it ran": lambda row: after(running(row), Withdrawn(reason="asked to")),
+    "CANCELLED after its worker died": lambda row: after(
+        taken_over(running(row)), Refused(reason="its job is PAUSED")
+    ),
+    "RUNNING": running,
+    "RETRYING": lambda row: failed(running(row)),
+    "BLOCKED": blocked,
+    "SUCCEEDED": lambda row: succeeded(running(row)),
+    "FAILED": lambda row: failed(running(row), Kind.PERMANENT),
+    "DEAD_LETTERED": _in_state(State.DEAD_LETTERED),
+    "SKIPPED": _in_state(State.SKIPPED),
+    "EXPIRED": _in_state(State.EXPIRED),
+}
+"""What it may be when it stays as it is."""
 
 
 def retry_pointer(execution: Execution, at: datetime, *, attempt: int = 2) -> Pointer:

@@ -233,9 +233,7 @@ class Jobs(Protocol):
         """
         ...
 
-    def revise(
-        self, before: Job, after: Job, *, first: Execution | None = None
-    ) -> Job | Refusal:
+    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
         """Put the job's next version in the place of `before`, and its first row, or neither.
 
         `before` is kept among its versions. Raises VersionMoved when the job is no longer at

@@ -114,6 +114,27 @@ def made_once(values: Values) -> Put:
     return Put(values=values, condition=Attr(schema.PARTITION_KEY).not_exists())
 
 
+def planned(row: Execution) -> Put:
+    """A row that is made unless one is there that does not give way (`planning.supersedes`)."""
+    values = items.execution_values(row)
+    if row.job_version == 1:
+        # There is no earlier version.
+        return made_once(values)
+    nothing_there = Attr(schema.PARTITION_KEY).not_exists()
+    # Where no version is written, it is the first.
+    of_an_earlier_version = Attr(items.JOB_VERSION).not_exists() | Attr(items.JOB_VERSION).lt(
+        row.job_version
+    )
+    still_waits = Attr(items.STATE).eq(State.SCHEDULED.value)
+    taken_back_before_it_ran = (
+        Attr(items.STATE).eq(State.CANCELLED.value)
+        & Attr(items.ATTEMPTS).not_exists()
+        & Attr(items.CANCEL_REQUESTED_AT).not_exists()
+    )
+    gives_way = of_an_earlier_version & (still_waits | taken_back_before_it_ran)
+    return Put(values=values, condition=nothing_there | gives_way)
+
+
 def claim(
     id: ExecutionId,
     *,
@@ -215,6 +236,12 @@ def count_undeliverable(id: ExecutionId) -> Update:
 def job_is_at(id: JobId, version: int) -> Check:
     """The job is what the decision was made on."""
     return Check(key=job_key(id), condition=Attr(items.VERSION).eq(version))
+
+
+def revise_job(before: Job, after: Job) -> Put:
+    """The next version in the place of a job that is as it was read."""
+    same_version = Attr(items.VERSION).eq(before.version)
+    return Put(values=items.job_values(after), condition=same_version)
 
 
 def delete_job(job: Job) -> Update:

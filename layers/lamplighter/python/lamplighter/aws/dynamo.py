@@ -100,6 +100,13 @@ class Dynamo:
         )
         return sorted((key for part in parts for key in part), reverse=True)[:limit]
 
+    def last(self, table: str, condition: ConditionBase, *, limit: int) -> Sequence[Values]:
+        """The last `limit` items of a partition, the last one first; eventually consistent.
+
+        Fewer mean that there are no more.
+        """
+        return self._last(_query_request(table, condition, limit), limit)
+
     def put(self, table: str, put: Put) -> Unmet | None:
         """Make the item; None when it was made."""
         answer = self._write("PutItem", self._client.put_item, put.request(table))
@@ -155,13 +162,17 @@ class Dynamo:
         if before is not None:
             condition &= Key(index.sort).lt(before)
         request = _query_request(index.table, condition, limit)
-        request |= {"IndexName": index.name, "ScanIndexForward": False}
-        found: list[str] = []
+        found = self._last(request | {"IndexName": index.name}, limit)
+        return [values[index.sort] for values in found]
+
+    def _last(self, request: dict[str, Any], limit: int) -> Sequence[Values]:
+        request = request | {"ScanIndexForward": False}
+        found: list[Values] = []
         while True:
             read = self._read(request)
-            found += (values[index.sort] for values in read.values)
+            found += read.values
             if read.last is None or len(found) >= limit:
-                return found
+                return found[:limit]
             request["ExclusiveStartKey"] = items.marshal(read.last)
 
     def _read(self, request: dict[str, Any]) -> Read:

@@ -53,13 +53,15 @@ class DynamoExecutions:
 
     def get(self, id: ExecutionId) -> Execution | None:
         values = self._dynamo.get(self._table, items.execution_key(id))
-        return None if values is None else items.execution_from(values)
+        row = None if values is None else items.row_from(values)
+        # A pointer's place can be computed by whoever knows its execution's id.
+        return row if isinstance(row, Execution) else None
 
     def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
         keys = [items.execution_key(id) for id in ids]
         found = self._dynamo.get_many(self._table, keys, consistent=False)
-        rows = (items.execution_from(values) for values in found)
-        return {row.id: row for row in rows}
+        rows = (items.row_from(values) for values in found)
+        return {row.id: row for row in rows if isinstance(row, Execution)}
 
     def due(
         self, minute: Minute, shards: Sequence[int], *, after: Position, until: Position, limit: int
@@ -164,9 +166,9 @@ class DynamoExecutions:
         return self._newest(self._needs_attention, owner, before, limit)
 
     def _put(self, row: Execution) -> Execution:
-        values = items.execution_values(row)
-        unmet = self._dynamo.put(self._table, conditions.made_once(values))
-        return items.execution_from((unmet and unmet.found) or values)
+        put = conditions.planned(row)
+        unmet = self._dynamo.put(self._table, put)
+        return items.execution_from((unmet and unmet.found) or put.values)
 
     def _point(self, pointer: Pointer) -> None:
         self._dynamo.put(self._table, conditions.made_once(items.pointer_values(pointer)))
@@ -183,7 +185,7 @@ class DynamoExecutions:
     def _row_or_refusal(self, update: conditions.Update) -> Execution | Refusal:
         answer = self._dynamo.update(self._table, update)
         if isinstance(answer, Unmet):
-            return _refusal(answer)
+            return refusal(answer)
         return items.execution_from(answer)
 
     def _if_job_is_at(
@@ -209,7 +211,7 @@ class DynamoExecutions:
             raise VersionMoved(job_id=after.job_id, version=version)
         if row.found is not None and update.was_made(row.found):
             return items.execution_from(row.found)
-        return _refusal(row)
+        return refusal(row)
 
     def _newest(
         self, index: Index, owner: Owner, before: Position | None, limit: int
@@ -222,7 +224,8 @@ def _index(table: str, name: str, partition: str) -> Index:
     return Index(table=table, name=name, partition=partition, sort=schema.SORT_KEY)
 
 
-def _refusal(unmet: Unmet) -> Refusal:
+def refusal(unmet: Unmet) -> Refusal:
+    """What a conditional write of an execution was refused for."""
     return Refusal(found=None if unmet.found is None else items.execution_from(unmet.found))
 
 

@@ -26,6 +26,7 @@ from lamplighter.core.buckets import (
     from_ms,
     idempotency_key,
     job_key,
+    job_version_key,
     one_off_job_id,
     owner_key_of,
     owner_of,
@@ -96,6 +97,7 @@ OWNER: Final = "ow"
 NAME: Final = "nm"
 SCHEDULE: Final = "sc"
 MISFIRE: Final = "mf"
+EFFECTIVE_FROM: Final = "ef"
 KEY: Final = "ky"
 FINGERPRINT: Final = "fp"
 ANSWER: Final = "an"
@@ -103,7 +105,7 @@ ANSWER: Final = "an"
 # Of a payload that is an item of its own.
 TEXT: Final = "tx"
 
-# Of a partition's lease and of the layout.
+# Of a partition's lease and of the layout, which is effective from an instant too.
 LEASE_OWNER: Final = "ow"
 LEASE_CALL: Final = "lc"
 EPOCH: Final = "ep"
@@ -111,7 +113,6 @@ WATERMARK: Final = "wm"
 INTENT: Final = "in"
 SHARDS: Final = "sh"
 PARTITIONS: Final = "pn"
-EFFECTIVE_FROM: Final = "ef"
 
 # Inside a spec.
 _PAYLOAD_TEXT: Final = "p"
@@ -326,12 +327,22 @@ def job_values(job: Job) -> Values:
         SCHEDULE: _json(job.schedule.to_record()),
         MISFIRE: job.misfire.value,
         CREATED_AT: to_ms(job.created_at),
+        EFFECTIVE_FROM: _ms(job.effective_from),
         NAME: job.name,
     }
 
 
+def job_version_values(job: Job) -> Values:
+    """A definition that another one has replaced: an item of its own, in no index."""
+    return {
+        **job_values(job),
+        **key_values(job_version_key(job.id, job.version)),
+        schema.JOBS_OWNER_KEY: None,
+    }
+
+
 def job_from(values: Values) -> Job:
-    """The inverse of `job_values`."""
+    """The inverse of `job_values`, and of `job_version_values`."""
     return Job(
         id=JobId(values[schema.PARTITION_KEY]),
         owner=Owner(values[OWNER]),
@@ -341,6 +352,7 @@ def job_from(values: Values) -> Job:
         schedule=Schedule.from_record(json.loads(values[SCHEDULE])),
         misfire=MisfirePolicy(values[MISFIRE]),
         created_at=from_ms(int(values[CREATED_AT])),
+        effective_from=_instant(values.get(EFFECTIVE_FROM)),
         name=values.get(NAME),
     )
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from boto3.dynamodb.conditions import Key
+
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Index, Unmet
+from lamplighter.aws.executions import refusal
 from lamplighter.core.buckets import (
     JobId,
     Position,
@@ -11,15 +14,19 @@ from lamplighter.core.buckets import (
     idempotency_key,
     job_id_at,
     job_key,
+    job_version_key,
     owner_keys,
 )
 from lamplighter.core.errors import VersionMoved
 from lamplighter.core.model import Execution, Job, JobStatus, Owner
-from lamplighter.ports import KeyRecord
+from lamplighter.ports import KeyRecord, Refusal
 
 
 class DynamoJobs:
-    """A definition is one item, a key another; a one-off's definition is its execution's row."""
+    """A definition is one item, each earlier version of it and each key another.
+
+    A one-off's definition is its execution's row.
+    """
 
     def __init__(self, dynamo: Dynamo, *, table: str, executions_table: str) -> None:
         self._dynamo = dynamo
@@ -68,6 +75,27 @@ class DynamoJobs:
             raise VersionMoved(job_id=job.id, version=job.version)
         return items.job_from(answer)
 
+    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
+        writes: list[tuple[str, conditions.Write]] = [
+            (self._table, conditions.revise_job(before, after)),
+            (self._table, conditions.made_once(items.job_version_values(before))),
+        ]
+        if first is not None:
+            writes.append((self._executions_table, conditions.planned(first)))
+        unmet = self._dynamo.transact(writes)
+        revised = items.job_from(items.job_values(after))
+        return revised if unmet is None else _not_revised(unmet, before, revised)
+
+    def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
+        if before <= 1:
+            # DynamoDB refuses a range that ends before it begins.
+            return []
+        (partition, first), (_, last) = job_version_key(id, 1), job_version_key(id, before - 1)
+        of_job = Key(schema.PARTITION_KEY).eq(partition)
+        earlier = Key(schema.SORT_KEY).between(first, last)
+        found = self._dynamo.last(self._table, of_job & earlier, limit=limit)
+        return [items.job_from(values) for values in found]
+
     def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:
         jobs: list[Job] = []
         while True:
@@ -103,3 +131,18 @@ def _earlier(
     if not all(unmet):
         raise ValueError(f"{first.id} was made by another call")
     return None
+
+
+def _not_revised(unmet: Sequence[Unmet | None], before: Job, revised: Job) -> Job | Refusal:
+    """What it means that a revision's transaction wrote nothing.
+
+    The job as it was to be, when an earlier try of the same call made it so. Raises
+    VersionMoved when it is neither so nor at the version of `before`.
+    """
+    match [*unmet]:
+        case [None, None, Unmet() as of_first]:
+            return refusal(of_first)
+        case [Unmet(found=found), *_] if found is not None and items.job_from(found) == revised:
+            return revised
+        case _:
+            raise VersionMoved(job_id=before.id, version=before.version)

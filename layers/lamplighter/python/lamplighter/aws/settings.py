@@ -63,6 +63,12 @@ def _share(text: str) -> float:
     return share
 
 
+def _switch(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
@@ -97,6 +103,18 @@ PARTITIONS: Final = Variable(
 )
 OWNER_CLAIM: Final = Variable(
     name="LAMPLIGHTER_OWNER_CLAIM", means="the token's claim that names the owner", parse=str
+)
+REQUIRE_SCOPES: Final = Variable(
+    name="LAMPLIGHTER_REQUIRE_SCOPES",
+    means="whether a token without any of our scopes is refused: true or false",
+    parse=_switch,
+    default="true",
+)
+SCOPE_PREFIX: Final = Variable(
+    name="LAMPLIGHTER_SCOPE_PREFIX",
+    means="what stands before a scope's name in a token",
+    parse=str,
+    default="",
 )
 TASKS: Final = Variable(
     name="LAMPLIGHTER_TASKS", means="the module whose import registers the tasks", parse=str
@@ -198,6 +216,8 @@ class ApiSettings(Settings):
     """The HTTP API's."""
 
     owner_claim: str
+    requires_scopes: bool
+    scope_prefix: str
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -213,6 +233,8 @@ class ApiSettings(Settings):
             shards=shards,
             partitions=partitions,
             owner_claim=OWNER_CLAIM.read(environment),
+            requires_scopes=REQUIRE_SCOPES.read(environment),
+            scope_prefix=SCOPE_PREFIX.read(environment),
         )
 
 
