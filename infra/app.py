@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aws_cdk import Annotations, App, Validations
 from cdk_nag import AwsSolutionsChecks
 
+from infra.bundling import BuildFailed
 from infra.configuration import PRODUCTION, Configuration
 from infra.paths import ROOT
 from infra.stacks.data import DataStack
@@ -49,15 +52,29 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Under `cdk`, which passes context and folder its own way, there are no arguments."""
+    """Under `cdk`, which passes context and folder its own way, there are no arguments.
+
+    A context that makes no sense ends it with one line that says what is wrong.
+    """
     parser = argparse.ArgumentParser(prog="python -m infra.app", description=__doc__)
     parser.add_argument(
         "-c", "--context", action="append", default=[], metavar="NAME=VALUE", help="as for cdk"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="cdk.out unless given")
     parsed = parser.parse_args(arguments)
+    if wrong := [pair for pair in parsed.context if "=" not in pair]:
+        parser.error(f"--context {wrong[0]!r} is not NAME=VALUE")
     context = dict(pair.split("=", 1) for pair in parsed.context)
-    build(context=context, outdir=parsed.output).synth()
+    is_under_cdk = parsed.output is None and "CDK_OUTDIR" in os.environ
+    # Absolute: the CDK's own process may be in another folder.
+    outdir = None if is_under_cdk else (parsed.output or Path("cdk.out")).absolute()
+    try:
+        app = build(context=context, outdir=outdir)
+    except (ValueError, BuildFailed) as error:
+        sys.exit(f"{parser.prog}: {error}")
+    written = app.synth().directory
+    if outdir is not None:
+        sys.stdout.write(f"templates and assets: {written}\n")
 
 
 if __name__ == "__main__":

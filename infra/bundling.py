@@ -126,6 +126,8 @@ class Layer:
     wheels: Wheels | None = None
     folder: Path | None = None
     """Its contents are copied."""
+    only: tuple[str, ...] = ()
+    """Those of its contents that are; none named: all."""
 
     @property
     def digest(self) -> str:
@@ -161,7 +163,8 @@ class Layer:
         """Name in the layer, and the file, in a fixed order."""
         if self.folder is None:
             return
-        for path in sorted(self.folder.rglob("*")):
+        named = [self.folder / name for name in self.only]
+        for path in sorted(named or self.folder.rglob("*")):
             name = path.relative_to(self.folder)
             if path.is_file() and "__pycache__" not in name.parts:
                 yield name, path

@@ -1,6 +1,7 @@
 """What a deployment chooses: the CDK context, read once and complete."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from constructs import Node
@@ -15,6 +16,8 @@ PRODUCTION: Final = "prod"
 STAGES: Final = (LOCAL, "dev", PRODUCTION)
 # Reserved for never existing (RFC 2606): an API that nobody can enter.
 NO_ISSUER: Final = "https://issuer.invalid/"
+
+SWITCH: Final = ("true", "false")
 
 TARGETS: Final = {
     "arm64": LambdaTarget.graviton,
@@ -47,9 +50,12 @@ class Configuration:
                 issuer=issuer,
                 audience=_list(node, "audience"),
                 owner_claim=_text(node, "owner_claim"),
+                require_scopes=_one_of("require_scopes", _text(node, "require_scopes"), SWITCH)
+                == "true",
+                scope_prefix=_text(node, "scope_prefix"),
             ),
             tasks=TaskSource(
-                folder=ROOT / _text(node, "tasks_folder"), module=_text(node, "tasks_module")
+                folder=_folder(node, "tasks_folder"), module=_text(node, "tasks_module")
             ),
             shell_owners=_list(node, "shell_owners"),
         )
@@ -64,6 +70,14 @@ def _text(node: Node, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"context {name}: {value!r} is not text")  # noqa: TRY004 -- one kind of error
     return value
+
+
+def _folder(node: Node, name: str) -> Path:
+    """Relative to this project, or absolute."""
+    folder = ROOT / _text(node, name)
+    if not folder.is_dir():
+        raise ValueError(f"context {name}: there is no folder {folder}")
+    return folder
 
 
 def _list(node: Node, name: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from lamplighter.api.access import Access
 from lamplighter.api.requests import Event, Request
 from lamplighter.api.routes import Api
 from lamplighter.aws.settings import ApiSettings
@@ -27,7 +28,12 @@ def report(error: Exception, request: Request) -> None:
         logger.error("bug", extra=fields, exc_info=error)
 
 
-api = Api(wired.ports, lanes=settings.queues, owner_claim=settings.owner_claim, report=report)
+access = Access(
+    owner_claim=settings.owner_claim,
+    requires_scopes=settings.requires_scopes,
+    scope_prefix=settings.scope_prefix,
+)
+api = Api(wired.ports, lanes=settings.queues, access=access, report=report)
 
 
 def handle(event: Event, context: LambdaContext) -> dict[str, Any]:

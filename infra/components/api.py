@@ -28,6 +28,10 @@ LOGGED: Mapping[str, str] = {
 }
 
 
+# Whether it answers, and how it is asked: of nobody's jobs.
+OPEN = ("/v1/health", "/v1/openapi.json", "/docs")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Authentication:
     """Whose tokens are believed, and which claim names the owner of jobs."""
@@ -37,6 +41,11 @@ class Authentication:
     audience: Sequence[str]
     """One of them must be the token's `aud`, or its `client_id` if it has no `aud`."""
     owner_claim: str = "sub"
+    require_scopes: bool = True
+    """Whether a token that names none of Lamplighter's scopes is refused. Without this it may do
+    everything with its owner's own jobs; one that names any is held to them all the same."""
+    scope_prefix: str = ""
+    """What stands before a scope's name in a token: in Cognito, `<resource server>/`."""
 
     def __post_init__(self) -> None:
         if not self.issuer.startswith(("https://", "http://127.0.0.1")):
@@ -54,7 +63,7 @@ class Throttle:
 
 
 class SchedulerApi(Construct):
-    """Every path needs a token but `GET /v1/health`. No CORS: browsers have the console."""
+    """Every path needs a token but those of `OPEN`. No CORS: browsers have the console."""
 
     def __init__(
         self,
@@ -101,12 +110,16 @@ class SchedulerApi(Construct):
             self.http_api.add_routes(
                 path=path, methods=[apigatewayv2.HttpMethod.ANY], integration=integration
             )
-        self.open_routes = self.http_api.add_routes(
-            path="/v1/health",
-            methods=[apigatewayv2.HttpMethod.GET],
-            integration=integration,
-            authorizer=apigatewayv2.HttpNoneAuthorizer(),
-        )
+        self.open_routes = [
+            route
+            for path in OPEN
+            for route in self.http_api.add_routes(
+                path=path,
+                methods=[apigatewayv2.HttpMethod.GET],
+                integration=integration,
+                authorizer=apigatewayv2.HttpNoneAuthorizer(),
+            )
+        ]
 
 
 @jsii.implements(apigatewayv2.IAccessLogSettings)

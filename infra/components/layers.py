@@ -1,13 +1,14 @@
 """What every function finds under /opt/python: our code, its dependencies, the user's tasks."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from aws_cdk import IgnoreMode
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.bundling import LambdaTarget, Layer, Wheels
+from infra.bundling import BuildFailed, LambdaTarget, Layer, Wheels
 from infra.paths import CODE_LAYER, RUNTIME_REQUIREMENTS
 
 # What people type, and what stands in for AWS: no function imports it.
@@ -31,6 +32,19 @@ class TaskSource:
         file = self.folder.joinpath(*self.module.split("."))
         if not (file.with_suffix(".py").is_file() or (file / "__init__.py").is_file()):
             raise ValueError(f"tasks module {self.module!r}: not found in {self.folder}")
+
+
+def _swagger() -> Layer:
+    """The two files that a page needs, where lamplighter.api.swagger looks for them."""
+    package = "flask_swagger_ui"
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise BuildFailed(f"{package} is not installed: make setup")
+    files = ("swagger-ui-bundle.js", "swagger-ui.css")
+    return Layer(
+        folder=Path(found.submodule_search_locations[0]).parent,
+        only=tuple(f"{package}/dist/{name}" for name in files),
+    )
 
 
 class SchedulerLayers(Construct):
@@ -58,6 +72,7 @@ class SchedulerLayers(Construct):
             self._version("Dependencies", dependencies.code(), "What Lamplighter imports"),
         ]
         self.tasks = self._version("Tasks", own.code(), f"Tasks of {tasks.module}")
+        self.swagger = self._version("Swagger", _swagger().code(), "Swagger UI, for /docs")
 
     def _version(self, id: str, code: lambda_.Code, description: str) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(

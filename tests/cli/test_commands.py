@@ -1,8 +1,10 @@
 """What people type, against the real API on memory ports."""
 
+import io
 import json
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 from typing import ClassVar
@@ -10,17 +12,22 @@ from typing import ClassVar
 import httpx
 import jwt
 import pytest
+from rich.console import Console
+from rich.table import Table
 from typer.testing import CliRunner, Result
 
 from lamplighter.cli.main import app
-from lamplighter.cli.surroundings import Surroundings
+from lamplighter.cli.surroundings import Surroundings, column, words
+from lamplighter.core.limits import NAME_MAX_CHARS
 from lamplighter.core.outcome import Failed, Succeeded
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.local.home import Home
 from lamplighter.local.issuer import Issuer
 from lamplighter.memory import MemoryWorld
+from lamplighter.services.execute import begin
 from lamplighter.sim.system import System
 from tests.cli.conftest import Terminal
+from tests.support.api import caller
 from tests.support.jobs import created, cron, new_job
 
 
@@ -60,6 +67,49 @@ def test_a_deleted_job_runs_no_more(terminal: Terminal, system: System) -> None:
 
     assert result.stdout == f"deleted {made.job_id}\n"
     assert system.runs == []
+
+
+def test_one_that_runs_is_deleted_on_request(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job())
+    (message,) = world.queue.receive()
+    begin(world.ports(), message, worker="worker")
+
+    refused = terminal.type("jobs", "delete", made.job_id)
+    requested = terminal.type("jobs", "delete", made.job_id, "--request")
+
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("is RUNNING; --request asks it to stop\n")
+    assert requested.stdout == f"deleted {made.job_id}\n"
+    row = world.ports().executions.get(made.first.id)
+    assert row is not None
+    assert row.cancel_requested_at is not None
+
+
+def test_the_longest_name_takes_one_line_of_a_list(terminal: Terminal, world: MemoryWorld) -> None:
+    """It broke each of the ids into pieces."""
+    name = "n" * NAME_MAX_CHARS
+    job = caller(world).create(name=name, cron="0 2 * * *", timezone="America/Chicago")
+    one_off = caller(world).create()
+
+    lines = terminal.type("jobs", "list").stdout.splitlines()
+
+    assert len(lines) == 3
+    assert any(f"{job['job_id']}  {name}" in line for line in lines)
+    assert any(one_off["job_id"] in line for line in lines)
+
+
+def test_on_a_narrow_terminal_an_id_stays_whole() -> None:
+    console = Console(width=100, file=io.StringIO())
+    table = Table(column("JOB"), words("NAME"), column("NEXT"), box=None)
+    table.add_row("job_" + "0" * 26, "n" * NAME_MAX_CHARS, "2026-01-01T00:00:00.000Z")
+
+    console.print(table)
+
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "job_" + "0" * 26 in shown
+    assert "2026-01-01T00:00:00.000Z" in shown
+    assert shown.count("n") == NAME_MAX_CHARS
 
 
 def test_executions_are_listed_newest_first(terminal: Terminal, system: System) -> None:
@@ -208,6 +258,46 @@ def test_without_a_token_nothing_is_sent_to_a_strange_host() -> None:
     assert result.stderr == "lamplighter: no token: give --token or LAMPLIGHTER_TOKEN\n"
 
 
+@pytest.mark.parametrize("url", ["foo", "127.0.0.1:8080", "ftp://host", "http://", "http://h:x"])
+def test_what_is_no_url_is_blamed_and_not_the_token(url: str) -> None:
+    result = on(
+        httpx.MockTransport(lambda _: httpx.Response(500)),
+        *("jobs", "list"),
+        LAMPLIGHTER_TOKEN="",
+        LAMPLIGHTER_URL=url,
+    )
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"lamplighter: {url!r} is no URL")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("owner", ["", " ", "me ", "a\nb", "x" * 256])
+@pytest.mark.parametrize("args", [("token",), ("run",), ("tz-diff", ".")])
+def test_an_owner_that_the_api_would_refuse_is_refused_here(
+    args: tuple[str, ...], owner: str
+) -> None:
+    result = CliRunner().invoke(app, [*args, "--owner", owner])
+
+    assert result.exit_code == 2
+    assert "an owner is 1 to 255 printable" in " ".join(result.output.split())
+
+
+def test_the_version_is_the_package_s() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+
+    assert result.exit_code == 0
+    assert result.stdout == f"lamplighter {version('lamplighter')}\n"
+
+
+@pytest.mark.parametrize("args", [["-h"], ["jobs", "-h"], ["import", "crontab", "-h"]])
+def test_help_has_a_short_name_everywhere(args: list[str]) -> None:
+    result = CliRunner().invoke(app, args)
+
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A checkout in which no run was ever made."""
@@ -268,6 +358,21 @@ def test_run_passes_on_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert result.exit_code == 7
     assert said == {"port": 9090, "owner": "me", "shell_owners": ["me"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "owners"), [("ada", ["ada"]), ("ada,bob", ["ada", "bob"]), ("", [])]
+)
+def test_the_shell_is_for_whom_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, text: str, owners: list[str]
+) -> None:
+    said: dict[str, object] = {}
+    monkeypatch.setattr("lamplighter.local.run.main", lambda **options: said.update(options) or 0)
+
+    result = CliRunner().invoke(app, ["run"], env={"LAMPLIGHTER_SHELL_OWNERS": text})
+
+    assert result.exit_code == 0, result.output
+    assert said["shell_owners"] == owners
 
 
 @pytest.mark.parametrize("args", [[], ["jobs"], ["import"], ["executions"]])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -11,10 +12,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from cronsim import CronSim
 
+from lamplighter.core.buckets import JobId
 from lamplighter.core.limits import NAME_MAX_CHARS
 from lamplighter.core.model import JobStatus, Owner
 from lamplighter.core.schedule import parse_instant
 from tests.cli.conftest import Terminal
+from tests.support.api import caller
 
 CRONTAB = """\
 # the nightly things
@@ -67,8 +70,21 @@ def test_each_line_becomes_a_job(terminal: Terminal, crontab: Path) -> None:
         "command": "mail -s 'hello' root",
         "stdin": "Dear root,\nall is well\n",
         "shell": "/bin/bash",
-        "environment": {"SHELL": "/bin/bash", "MAILTO": "root"},
+        "environment": {"PATH": "/usr/bin:/bin", "SHELL": "/bin/bash", "MAILTO": "root"},
     }
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"), [("", "/usr/bin:/bin"), ("PATH=/opt/bin\n", "/opt/bin")]
+)
+def test_commands_are_looked_for_where_cron_looks(
+    terminal: Terminal, crontab: Path, setting: str, path: str
+) -> None:
+    crontab.write_text(f"{setting}0 3 * * * backup\n")
+
+    (job,) = imported(terminal, crontab, "--dry-run")["jobs"]
+
+    assert job["payload"]["environment"] == {"PATH": path}
 
 
 def test_a_job_does_what_cron_does_and_no_more(terminal: Terminal, crontab: Path) -> None:
@@ -148,6 +164,51 @@ def test_a_deleted_job_comes_back_when_it_is_imported_again(
     assert len(jobs(terminal)) == 3
 
 
+def test_jobs_without_a_name_are_in_nobodys_way(terminal: Terminal, crontab: Path) -> None:
+    """A one-off has none; the import ended with a KeyError once there was one."""
+    made = caller(terminal.world).create(task="shell", payload={"command": "true"})
+
+    result = terminal.type("import", "crontab", str(crontab))
+
+    assert result.exit_code == 0, result.output
+    assert "4 jobs created, 0 there already" in result.stdout
+    assert made["job_id"] in {job["job_id"] for job in jobs(terminal)}
+
+
+def test_a_line_that_is_there_already_is_named_with_what_it_keeps(
+    terminal: Terminal, crontab: Path
+) -> None:
+    crontab.write_text("0 3 * * * backup\n")
+    terminal.type("import", "crontab", str(crontab))
+    (job,) = jobs(terminal)
+    there = f"line 1: {job['name']!r} is there already, as {job['job_id']}"
+    keeps = f"{there}; it keeps its queue default, not bulk and its timeout_seconds 840.0, not 60.0"
+
+    same = terminal.type("import", "crontab", str(crontab))
+    other = terminal.type("import", "crontab", str(crontab), "--queue", "bulk", "--timeout", "60")
+    as_json = terminal.type("import", "crontab", str(crontab), "--json")
+
+    assert there in same.stdout.splitlines()
+    assert keeps in other.stdout.splitlines()
+    assert as_json.stderr.splitlines() == [there]
+    assert json.loads(as_json.stdout)["jobs"]
+    assert jobs(terminal) == [job]
+
+
+def test_a_job_that_is_paused_is_there(terminal: Terminal, crontab: Path) -> None:
+    """Or a second one would run beside it once it is resumed."""
+    crontab.write_text("0 3 * * * backup\n")
+    terminal.type("import", "crontab", str(crontab))
+    (job,) = jobs(terminal)
+    stored = terminal.world.tables.jobs
+    stored[JobId(job["job_id"])] = replace(stored[JobId(job["job_id"])], status=JobStatus.PAUSED)
+    with pytest.MonkeyPatch.context() as stale:
+        stale.setattr("lamplighter.memory.stores.MemoryJobs.of_owner", lambda *_, **__: [])
+        result = terminal.type("import", "crontab", str(crontab))
+
+    assert "0 jobs created, 1 there already" in result.stdout
+
+
 def test_each_owner_has_jobs_of_ones_own(terminal: Terminal, crontab: Path) -> None:
     terminal.type("import", "crontab", str(crontab))
 
@@ -216,15 +277,20 @@ def test_a_line_that_is_refused_is_named_and_the_others_are_imported(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     path = tmp_path / "crontab"
-    path.write_text("0 1 * * * good\n@reboot start-me\n61 * * * * bad\n0 2 * * * good too\n")
+    path.write_text(
+        "0 1 * * * good\n@reboot start-me\n61 * * * * bad\n0 2 * * * good too\nwhat is this\n"
+    )
 
     result = terminal.type("import", "crontab", str(path))
 
     assert result.exit_code == 1
     assert "2 jobs created" in result.stdout
-    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["line 2", "line 3"]
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == [
+        *("line 2", "line 3", "line 5")
+    ]
     assert "@reboot" in result.stderr
     assert "61" in result.stderr
+    assert "line: " not in result.stderr
     assert len(jobs(terminal)) == 2
 
 
@@ -270,6 +336,24 @@ def test_whether_there_are_users_can_be_said(terminal: Terminal, crontab: Path) 
     assert said["jobs"][0]["payload"]["command"] == "backup"
     assert said["ignored"][0]["value"] == "root"
     assert not_said["jobs"][0]["payload"]["command"] == "root backup"
+
+
+@pytest.mark.parametrize("command", ["/usr/bin/backup --all", "[ -x /run ] && run", "A=1 run"])
+def test_a_command_where_a_user_should_be_is_a_sign_of_another_crontab(
+    terminal: Terminal, crontab: Path, command: str
+) -> None:
+    """The jobs would run what is left of their commands: `--all`."""
+    crontab.write_text(f"0 3 * * * {command}\n")
+
+    refused = terminal.type("import", "crontab", str(crontab), "--system")
+    taken = imported(terminal, crontab, "--no-system", "--dry-run")
+
+    assert refused.exit_code == 2
+    assert "line 1: " in refused.stderr
+    assert "--no-system" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert terminal.requests == []
+    assert [job["payload"]["command"] for job in taken["jobs"]] == [command]
 
 
 def test_the_zone_can_be_said(terminal: Terminal, crontab: Path) -> None:

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from lamplighter.api.bodies import JobBody, RetryPolicyBody
+from lamplighter.api.access import Scope
+from lamplighter.api.bodies import Body, JobBody, RetryPolicyBody
+from lamplighter.api.creating import BatchBody
+from lamplighter.api.operations import FILTERS, OPERATIONS
+from lamplighter.api.preview import PreviewBody
+from lamplighter.api.shapes import (
+    BackoffBody,
+    OnceOrCronBody,
+    TargetedJobBody,
+    TaskIdJobBody,
+    TypedJobBody,
+)
 from lamplighter.core.status import Status
 from lamplighter.memory import MemoryWorld
 from tests.support.api import caller, event
@@ -15,8 +26,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8
 QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
-@pytest.mark.parametrize("body", [JobBody, RetryPolicyBody])
-def test_every_field_of_a_body_is_on_it(body: type[JobBody]) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(JobBody, RetryPolicyBody, PreviewBody, BatchBody),
+        *(TypedJobBody, TaskIdJobBody, OnceOrCronBody, TargetedJobBody, BackoffBody),
+    ],
+)
+def test_every_field_of_a_body_is_on_it(body: type[Body]) -> None:
     fields = {field.alias or name for name, field in body.model_fields.items()}
 
     assert fields - QUOTED == set()
@@ -24,6 +41,23 @@ def test_every_field_of_a_body_is_on_it(body: type[JobBody]) -> None:
 
 def test_every_status_is_on_it() -> None:
     assert {*Status} - QUOTED == set()
+
+
+def test_every_scope_and_filter_is_on_it() -> None:
+    assert {*Scope} - QUOTED == set()
+    assert {parameter.name for parameter in FILTERS} - QUOTED == set()
+
+
+def test_every_operation_is_on_it() -> None:
+    told = {re.sub(r" \(.*", "", quoted) for quoted in QUOTED}
+    missing = {
+        f"{operation.method} {prefix}{operation.path}"
+        for operation in OPERATIONS
+        for prefix in ["" if operation.path == "/docs" else "/v1"]
+    } - told
+
+    assert missing == {"GET /v1/jobs/{job_id}/runs"}
+    assert "/runs" in told
 
 
 def test_every_path_on_it_is_served() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lamplighter.api.access import Access
 from lamplighter.api.requests import Request
 from lamplighter.api.routes import Api
 from lamplighter.core.errors import Contended, Unavailable, VersionMoved
@@ -17,7 +18,7 @@ from lamplighter.services.execute import Claimed, begin
 from lamplighter.sim.faults import Call, When, interposed
 from lamplighter.sim.system import System
 from lamplighter.version import VERSION
-from tests.support.api import LANES, Caller, caller, event
+from tests.support.api import ANY_TOKEN, LANES, Caller, caller, event
 
 MINUTE = timedelta(minutes=1)
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -160,6 +161,7 @@ class TestCreate:
             "start_at": None,
             "end_at": "2027-01-01T00:00:00.000Z",
             "max_occurrences": None,
+            "flexible_window_seconds": 0,
             "except": [],
             "anchor": "2026-01-01T00:00:01.000Z",
             "tzdb_version": job["tzdb_version"],
@@ -268,6 +270,11 @@ class TestRefusals:
             ({"task": "echo", "rate": "rate(1 minutes)"}, {"rate"}),
             ({"task": "echo", "rate": "1 minute", "max_occurrences": 0}, {"max_occurrences"}),
             ({"task": "echo", "rate": "1 minute", "max_occurrences": True}, {"max_occurrences"}),
+            (
+                {"task": "echo", "rate": "1 hour", "flexible_window_seconds": 86_401},
+                {"flexible_window_seconds"},
+            ),
+            ({"task": "echo", "flexible_window_seconds": 60}, {"flexible_window_seconds"}),
             ({"task": "echo", "at": "tomorrow"}, {"at"}),
             (
                 {"task": "echo", "at": "2026-03-29T02:30:00", "timezone": "Europe/Paris"}
@@ -796,7 +803,7 @@ class TestOwners:
         assert not world.tables.executions
 
     def test_the_claim_that_names_the_owner_can_be_another(self, world: MemoryWorld) -> None:
-        tenant = caller(world, owner_claim="custom:tenant")
+        tenant = caller(world, access=Access(owner_claim="custom:tenant", requires_scopes=False))
         body = '{"task": "echo"}'
         claims = {"sub": "somebody", "custom:tenant": "acme"}
 
@@ -878,7 +885,7 @@ class TestFaultsOfOurs:
             reported.append((error, request.id))
 
         ports = interposed(world.ports(), hook)
-        api = Api(ports, lanes=LANES, owner_claim="sub", report=report)
+        api = Api(ports, lanes=LANES, access=ANY_TOKEN, report=report)
 
         answer = Caller(api=api).get("/v1/jobs")
 
@@ -892,7 +899,7 @@ class TestFaultsOfOurs:
         api = Api(
             without(world.ports(), port="jobs"),
             lanes=LANES,
-            owner_claim="sub",
+            access=ANY_TOKEN,
             report=lambda error, _: reported.append(error),
         )
 

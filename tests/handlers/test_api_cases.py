@@ -22,6 +22,8 @@ from tests.support.api import JSON, Answer, Caller, caller, event
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 A = {"sub": "acme"}
 BODY = {"task": "echo", "payload": {"a": 1, "b": [2]}}
+PATHS = ("/v1/jobs", "/v1/schedules/preview")
+TASK = {"/v1/jobs": {"task": "echo"}, "/v1/schedules/preview": {}}
 
 
 @pytest.fixture
@@ -378,6 +380,9 @@ class TestZoneNames:
 
         assert (answer.status, answer.fields) == (400, {"timezone"})
         assert not world.tables.executions
+        if not when.keys() <= {"run_at"}:
+            shown = acme.post("/v1/schedules/preview", {**when, "timezone": zone})
+            assert (shown.status, shown.fields) == (400, {"timezone"})
 
 
 class TestJson:
@@ -514,12 +519,15 @@ class TestHostileSchedules:
 
     @pytest.mark.parametrize("cron", CRONS, ids=lambda cron: ascii(cron)[:30])
     @pytest.mark.parametrize("dialect", [None, "unix", "eventbridge"])
-    def test_is_refused_at_once(self, acme: Caller, cron: str, dialect: str | None) -> None:
-        body = {"task": "echo", "cron": cron} | ({"dialect": dialect} if dialect else {})
-        acme.post("/v1/jobs", {"task": "echo", "cron": "61 * * * *"})
+    @pytest.mark.parametrize("path", PATHS)
+    def test_is_refused_at_once(
+        self, acme: Caller, path: str, cron: str, dialect: str | None
+    ) -> None:
+        body = {"cron": cron} | ({"dialect": dialect} if dialect else {}) | TASK[path]
+        acme.post(path, {"cron": "61 * * * *", **TASK[path]})
 
         started = time.perf_counter()
-        answer = acme.post("/v1/jobs", body)
+        answer = acme.post(path, body)
         took = time.perf_counter() - started
 
         assert (answer.status, answer.fields) == (400, {"cron"})

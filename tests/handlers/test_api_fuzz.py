@@ -48,7 +48,8 @@ GOOD_REPEATED: Mapping[str, tuple[object, ...]] = {
     "dst_fold": ("BOTH", "FIRST"),
     "start_at": ("2026-03-01T00:00:00Z", "2026-03-01T00:00:00.5+02:00"),
     "end_at": ("2030-01-01T00:00:00Z",),
-    "max_occurrences": (1, 10_000),
+    "max_occurrences": (1, 1000),
+    "flexible_window_seconds": (0, 600, 86_400),
     "name": ("nightly", "ü"),
 }
 WHEN: Mapping[str, tuple[str, ...]] = {

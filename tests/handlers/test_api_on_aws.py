@@ -50,7 +50,8 @@ class Handled(Caller):
 def ada(module: Module, deployed: Deployed, request: pytest.FixtureRequest) -> Handled:
     """An owner whom no other test knows."""
     deployed.empty()
-    return Handled(api=module.api, module=module, claims={"sub": request.node.nodeid[-120:]})
+    claims = {"sub": request.node.nodeid[-120:], "scope": "jobs:read jobs:write"}
+    return Handled(api=module.api, module=module, claims=claims)
 
 
 def test_a_job_is_durable_and_on_its_way_when_it_is_answered(
@@ -130,12 +131,12 @@ def test_a_filter_finds_what_needs_attention(ada: Handled, deployed: Deployed) -
 
 @pytest.mark.parametrize("owner", ["a#0", "a", "ü" * 255, "urn:x:y/z|1"], ids=lambda o: o[:12])
 def test_owners_of_any_name_see_their_own(ada: Handled, owner: str) -> None:
-    caller = replace(ada, claims={"sub": owner})
+    caller = ada.calling_as(owner)
     made = caller.create(rate="1 hour")
 
     assert made["job_id"] in {one["job_id"] for one in caller.get("/v1/jobs").json["items"]}
     for other in {"a#0", "a", "a#0#0"} - {owner}:
-        found = replace(ada, claims={"sub": other}).get("/v1/jobs").json["items"]
+        found = ada.calling_as(other).get("/v1/jobs").json["items"]
         assert made["job_id"] not in {one["job_id"] for one in found}
 
 
@@ -145,6 +146,12 @@ def test_a_largest_payload_comes_back_whole(ada: Handled) -> None:
     made = ada.create(payload=payload)
 
     assert ada.get(f"/v1/executions/{made['execution_id']}").json["payload"] == payload
+
+
+def test_without_a_scope_nobody_is_let_in_unless_the_deployment_says_so(ada: Handled) -> None:
+    answer = replace(ada, claims={"sub": "acme"}).get("/v1/jobs")
+
+    assert (answer.status, answer.json["title"]) == (403, "Insufficient scope")
 
 
 def test_health_needs_no_token(ada: Handled) -> None:
@@ -159,7 +166,8 @@ def test_health_needs_no_token(ada: Handled) -> None:
 def test_any_job_that_is_accepted_is_seen_as_it_was_sent(body: dict[str, object]) -> None:
     sent = json.dumps(body)
     handler = cast("Module", import_module("api.handler"))
-    anybody = Handled(api=handler.api, module=handler)
+    claims = {"sub": "acme", "scope": "admin"}
+    anybody = Handled(api=handler.api, module=handler, claims=claims)
 
     answer = anybody.post_text("/v1/jobs", sent)
 

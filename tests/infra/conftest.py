@@ -30,8 +30,10 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
 
 @pytest.fixture(scope="session")
 def production(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    chosen = {"require_scopes": "false", "scope_prefix": "jobs/"}
     return synthesized(
-        tmp_path_factory.mktemp("prod"), {"stage": "prod", "issuer": "https://login.example.com/"}
+        tmp_path_factory.mktemp("prod"),
+        {"stage": "prod", "issuer": "https://login.example.com/", **chosen},
     )
 
 

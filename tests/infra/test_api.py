@@ -3,7 +3,9 @@ from tests.infra.templates import Assembly
 ROUTE = "AWS::ApiGatewayV2::Route"
 
 
-def test_every_route_but_health_asks_for_a_token(assembly: Assembly) -> None:
+def test_every_route_asks_for_a_token_but_those_that_tell_of_nobodys_jobs(
+    assembly: Assembly,
+) -> None:
     routes = assembly.scheduler.properties(ROUTE).values()
 
     authorization = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
@@ -12,7 +14,20 @@ def test_every_route_but_health_asks_for_a_token(assembly: Assembly) -> None:
         "ANY /v1/{proxy+}": "JWT",
         "ANY /{proxy+}": "JWT",
         "GET /v1/health": "NONE",
+        "GET /v1/openapi.json": "NONE",
+        "GET /docs": "NONE",
     }
+
+
+def test_a_deployment_asks_tokens_for_scopes_unless_it_says_otherwise(
+    assembly: Assembly, production: Assembly
+) -> None:
+    asked = assembly.environment("ApiHandler/Function")
+    not_asked = production.environment("ApiHandler/Function")
+
+    assert asked["LAMPLIGHTER_REQUIRE_SCOPES"] == "true"
+    assert not_asked["LAMPLIGHTER_REQUIRE_SCOPES"] == "false"
+    assert not_asked["LAMPLIGHTER_SCOPE_PREFIX"] == "jobs/"
 
 
 def test_tokens_are_believed_of_the_chosen_issuer_for_the_chosen_audience(

@@ -43,6 +43,41 @@ def provided(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_handler_is_imported_with_nothing_but_its_layers_on_the_path(
     local: Assembly, provided: Path, function: str
 ) -> None:
+    module, _, entry = handler_of(local, function).rpartition(".")
+
+    started = with_its_layers(
+        local, provided, function, f"from {module} import {entry}; assert callable({entry})"
+    )
+
+    assert started.returncode == 0, started.stderr
+
+
+def test_the_api_finds_swagger_ui_in_its_layer_and_no_other_function_carries_it(
+    local: Assembly, provided: Path
+) -> None:
+    look = "from lamplighter.api.swagger import page; print(len(page().html))"
+
+    found = with_its_layers(local, provided, "ApiHandler/Function", look)
+
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) > 1_000_000
+    carriers = [
+        name
+        for name, function in local.scheduler.properties(FUNCTION).items()
+        if "Layers/Swagger" in [local.named(layer) for layer in function["Layers"]]
+    ]
+    assert carriers == ["ApiHandler/Function"]
+
+
+def handler_of(local: Assembly, function: str) -> str:
+    handler: str = local.scheduler.properties(FUNCTION)[function]["Handler"]
+    return handler
+
+
+def with_its_layers(
+    local: Assembly, provided: Path, function: str, program: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program with nothing on the path but what the function is deployed with."""
     properties = local.scheduler.properties(FUNCTION)[function]
     layers = local.scheduler.properties(LAYER)
     named = [local.named(layer) for layer in properties["Layers"]]
@@ -51,10 +86,7 @@ def test_a_handler_is_imported_with_nothing_but_its_layers_on_the_path(
         *(local.asset(layers[name]["Content"]) / "python" for name in named),
         provided,
     ]
-    module, _, entry = properties["Handler"].rpartition(".")
-    program = f"from {module} import {entry}; assert callable({entry})"
-
-    started = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-S", "-c", program],
         env={
             **local.environment(function),
@@ -67,5 +99,3 @@ def test_a_handler_is_imported_with_nothing_but_its_layers_on_the_path(
         capture_output=True,
         text=True,
     )
-
-    assert started.returncode == 0, started.stderr

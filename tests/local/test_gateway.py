@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from infra.components import api as infra_api
 from lamplighter.local.errors import CannotRun
-from lamplighter.local.gateway import BODY_MAX_BYTES, Gateway, Target
+from lamplighter.local.gateway import BODY_MAX_BYTES, OPEN, Gateway, Target
 from lamplighter.local.server import listen, port_of, serving
 
 TOKEN = {"Authorization": "Bearer some.signed.token"}
@@ -103,13 +104,32 @@ def test_without_a_bearer_token_nobody_comes_in(client: Client, headers: Mapping
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_health_needs_no_token_but_only_as_a_question(client: Client) -> None:
-    assert client.get("/v1/health").status_code == 201
-    assert client.post("/v1/health").status_code == 401
+@pytest.mark.parametrize("path", ["/v1/health", "/v1/openapi.json", "/docs"])
+def test_what_tells_of_nobodys_jobs_needs_no_token_but_only_as_a_question(
+    client: Client, path: str
+) -> None:
+    assert client.get(path).status_code == 201
+    assert client.post(path).status_code == 401
+
+
+def test_no_other_path_is_open_than_in_the_deployed_template() -> None:
+    assert {*infra_api.OPEN} == OPEN
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/a/runs", "/executions", "/schedules/preview"])
+def test_the_apis_paths_are_served_without_their_version_too(client: Client, path: str) -> None:
+    assert client.get(path, headers=TOKEN).status_code == 201
+    assert_problem(client.get(path), 401, "lamplighter token")
 
 
 def test_the_emulator_s_own_paths_are_not_reached(client: Client) -> None:
-    for path in ("/_ministack/health", "/", "/2015-03-31/functions/worker/invocations", "/v1"):
+    for path in (
+        "/_ministack/health",
+        "/",
+        "/2015-03-31/functions/worker/invocations",
+        "/v1",
+        "/jobsx",
+    ):
         assert_problem(client.get(path, headers=TOKEN), 404, path)
 
 

@@ -3,6 +3,8 @@
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,6 +29,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("local")]
 FINAL = {"SUCCEEDED", "FAILED", "DEAD_LETTERED", "CANCELLED", "SKIPPED", "EXPIRED"}
 DUE_IN = timedelta(seconds=3)
 PATIENCE_S = 20.0
+README = Path(__file__).parents[2] / "README.md"
+README_SHELL = re.findall(r"```sh\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+COMMAND_LINE = """\
+from pathlib import Path
+from lamplighter.cli.main import app
+from lamplighter.local.home import Home
+home = Home.of(folder=Path({home!r}))
+Home.of = lambda: home
+app()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +74,41 @@ def test_a_job_runs_at_its_second_and_never_before(product: Product) -> None:
     assert 0 <= int(str(execution["lateness_ms"])) < 5_000
 
 
+def test_what_the_readme_says_works(product: Product, folder: Path, tmp_path: Path) -> None:
+    """Its lines as they stand, but for the port and the folder of this run."""
+    (block,) = [code for code in README_SHELL if "curl" in code]
+    command_line(tmp_path, folder)
+    ran = subprocess.run(
+        ["/bin/bash", "-euo", "pipefail", "-c", block.replace(":8080/", f":{product.port}/")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    execution = json.loads(ran.stdout)
+    assert (execution["status"], execution["result"]) == ("SUCCEEDED", {"hello": "world"})
+    assert execution["lateness_ms"] >= 0
+
+
+def test_the_command_line_and_curl_take_the_same_token(
+    product: Product, folder: Path, tmp_path: Path
+) -> None:
+    ran = subprocess.run(
+        [command_line(tmp_path, folder), "jobs", "list", "--json"],
+        env={
+            "LAMPLIGHTER_TOKEN": product.token,
+            "LAMPLIGHTER_URL": f"http://127.0.0.1:{product.port}",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "echo" in {job["task"] for job in json.loads(ran.stdout)}
+
+
 def test_another_owner_s_job_is_not_there(product: Product, folder: Path) -> None:
     other = mint(owner="somebody-else", home=Home.of(folder=folder))
     with product.client() as client, product.client(other) as stranger:
@@ -69,6 +116,33 @@ def test_another_owner_s_job_is_not_there(product: Product, folder: Path) -> Non
 
         assert client.get(f"/v1/jobs/{job_id}").status_code == 200
         assert stranger.get(f"/v1/jobs/{job_id}").status_code == 404
+
+
+def test_how_it_is_asked_is_shown_to_anyone(product: Product) -> None:
+    with product.client() as client:
+        del client.headers["authorization"]
+        description = client.get("/v1/openapi.json")
+        page = client.get("/docs")
+
+    assert description.json()["openapi"] == "3.1.0"
+    assert "SwaggerUIBundle" in page.text
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script-src 'sha256-" in page.headers["content-security-policy"]
+
+
+def test_a_batch_is_taken_without_the_version_in_its_path(product: Product) -> None:
+    once = {"type": "ONCE", "value": "2030-01-01T00:00:00Z"}
+    jobs = [
+        {"task": "echo", "payload": "x" * 60_000},
+        {"task": ""},
+        {"task_id": "echo", "schedule": once},
+    ]
+
+    with product.client() as client:
+        answer = client.post("/jobs/batch", json={"jobs": jobs * 20})
+
+    assert answer.status_code == 200, answer.text
+    assert [one["status"] for one in answer.json()["answers"]] == [201, 400, 201] * 20
 
 
 def test_a_second_run_in_the_same_folder_is_refused(product: Product, folder: Path) -> None:
@@ -86,7 +160,19 @@ def test_a_second_run_on_the_same_port_is_refused(product: Product, tmp_path: Pa
 
 
 def test_what_runs_is_shown(product: Product) -> None:
-    until(lambda: any(re.search(r"SUCCEEDED +echo", line) for line in product.lines))
+    retry = {"max_attempts": 2, "base_seconds": 1}
+    job = {"task": "flaky", "payload": {"failures": 1}, "retry_policy": retry}
+    with product.client() as client:
+        tries = finished(client, client.post("/v1/jobs", json=job).json()["job_id"])["attempts"]
+
+    def is_shown(pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in product.lines)
+
+    assert isinstance(tries, list)
+    assert [attempt["number"] for attempt in tries] == [1, 2]
+    until(lambda: is_shown(r"Z SUCCEEDED +ex_\w+ echo +attempt 1, ran \d+ ms"))
+    until(lambda: is_shown(r"RETRYING +ex_\w+ flaky +attempt 1, Retryable, again at \S+\.\d{3}Z"))
+    until(lambda: is_shown(r"SUCCEEDED +ex_\w+ flaky +attempt 2"))
 
 
 def test_ctrl_c_leaves_no_process_and_no_port(product: Product, folder: Path) -> None:
@@ -128,12 +214,33 @@ def test_a_run_that_is_killed_takes_its_children_with_it(tmp_path: Path) -> None
         until(lambda: not commands(children))
 
 
+def test_a_wrong_folder_of_tasks_is_named_and_no_trace_shown(tmp_path: Path) -> None:
+    checkout = with_an_emulator_that(tmp_path, does="exit 3")
+    told = "infra.app: context tasks_folder: there is no folder /no/such"
+    (checkout / "infra" / "app.py").write_text(f"import sys; sys.exit({told!r})")
+
+    with run(tmp_path, checkout=checkout) as product:
+        assert product.process.wait(PATIENCE_S) == 1
+
+    assert product.lines[-2:] == ["cannot run: synth failed:", told]
+
+
+def command_line(folder: Path, home: Path) -> Path:
+    """`.venv/bin/lamplighter` in a folder, for the run that keeps its things in `home`."""
+    command = folder / ".venv" / "bin" / "lamplighter"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!{sys.executable}\n{COMMAND_LINE.format(home=str(home))}")
+    command.chmod(0o755)
+    return command
+
+
 def with_an_emulator_that(folder: Path, *, does: str) -> Path:
     """A checkout whose app is empty and whose emulator is a line of shell."""
     app, emulator = folder / "infra" / "app.py", folder / ".venv-local" / "bin" / "ministack"
     for file in (app, emulator):
         file.parent.mkdir(parents=True)
     app.write_text("")
+    (folder / "cdk.json").write_text('{"context": {}}')
     emulator.write_text(f"#!/bin/sh\n{does}\n")
     emulator.chmod(0o755)
     return folder

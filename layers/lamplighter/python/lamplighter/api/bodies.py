@@ -22,6 +22,8 @@ from lamplighter.core.limits import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_TIMEOUT,
     FAULTS_NAMED,
+    MAX_FLEXIBLE_WINDOW,
+    MAX_OCCURRENCES,
     MAX_TIMEOUT,
 )
 from lamplighter.core.model import MisfirePolicy, Owner, Payload, Spec, check_name
@@ -40,7 +42,10 @@ from lamplighter.services.submit import NewJob, ScheduleMaker
 
 _WHEN: Final = ("run_at", "cron", "rate", "at")
 _ZONE: Final = ("timezone", "dst_gap", "dst_fold")
-_REPETITION: Final = ("dialect", "start_at", "end_at", "max_occurrences", "except_")
+_REPETITION: Final = (
+    *("dialect", "start_at", "end_at", "max_occurrences", "except_"),
+    "flexible_window_seconds",
+)
 SCHEDULE_FIELDS: Final = (*_ZONE, *_REPETITION)
 """What may be said of a schedule beside its text."""
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -54,7 +59,8 @@ Model = TypeVar("Model", bound="Body")
 class Body(BaseModel):
     """Strict: nothing is converted, and what is unknown is refused by name."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Built when it is first read: a cold start that is asked for a list has no use for it.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
     def said(self, *names: str) -> dict[str, Any]:
         """Those of the fields that the request has."""
@@ -95,7 +101,14 @@ class ScheduleBody(Body):
     ] = DstFold.FIRST.value
     start_at: Annotated[str, Field(description="RFC 3339; no occurrence is earlier.")] = ""
     end_at: Annotated[str, Field(description="RFC 3339; no occurrence is later.")] = ""
-    max_occurrences: Annotated[int, Field(description="1–10,000.")] = 0
+    max_occurrences: Annotated[int, Field(description=f"1–{MAX_OCCURRENCES}.")] = 0
+    flexible_window_seconds: Annotated[
+        int,
+        Field(
+            description=f"0–{MAX_FLEXIBLE_WINDOW.total_seconds():g}: each occurrence runs later "
+            "by a part of it, for one job always the same."
+        ),
+    ] = 0
     except_: Annotated[
         list[str],
         Field(alias="except", description="Cron expressions and dates that take some away."),

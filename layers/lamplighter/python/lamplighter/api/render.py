@@ -182,6 +182,7 @@ def _schedule(schedule: Schedule) -> documents.Schedule:
         "start_at": _instant(schedule.start_at),
         "end_at": _instant(schedule.end_at),
         "max_occurrences": schedule.max_occurrences,
+        "flexible_window_seconds": schedule.flexible_window.total_seconds(),
         "except": [*schedule.except_],
         "anchor": _instant(schedule.anchor),
         "tzdb_version": schedule.zones.version,

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_args
@@ -27,6 +28,7 @@ from lamplighter.core.buckets import ExecutionId, JobId, parse_execution_id, par
 from lamplighter.core.errors import NotFound, Rejected, Unavailable
 from lamplighter.core.limits import BATCH_MAX_BYTES, LIST_ITEMS, LIST_MAX_ITEMS
 from lamplighter.core.model import Owner
+from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.core.status import parse_status
 from lamplighter.ports import Ports
 from lamplighter.services import inspect, manage
@@ -297,7 +299,14 @@ def _wanted(query: Query) -> Wanted:
         statuses=frozenset(parse_status(text) for text in query.all("status") if text),
         task=query.one("task"),
         queue=query.one("queue"),
+        start=_instant(query, "from"),
+        end=_instant(query, "to"),
     )
+
+
+def _instant(query: Query, name: str) -> datetime | None:
+    text = query.one(name)
+    return None if text is None else parse_instant(name, text)
 
 
 def _limit(query: Query) -> int:
@@ -318,7 +327,8 @@ def _after(query: Query, listed: Listed, parse: Callable[[str], Id]) -> Id | Non
 
 def _digested(listed: Listed) -> object:
     wanted = listed.wanted
-    return [listed.owner, listed.list, sorted(wanted.statuses), wanted.task, wanted.queue]
+    times = [moment and format_instant(moment) for moment in (wanted.start, wanted.end)]
+    return [listed.owner, listed.list, sorted(wanted.statuses), wanted.task, wanted.queue, *times]
 
 
 def _page(

@@ -27,16 +27,22 @@ from lamplighter.cli.surroundings import (
     Surroundings,
     Token,
     Url,
+    column,
     fail,
     terminal,
+    words,
 )
-from lamplighter.client.http import Client, Refused
+from lamplighter.client.http import Client, Document, Refused
 from lamplighter.core.crontab import Crontab, Entry, parse_crontab
 from lamplighter.core.errors import Rejected, shown
 from lamplighter.core.limits import MAX_TIMEOUT, NAME_MAX_CHARS
 from lamplighter.core.schedule import format_instant
 
 NEXT_TIMES: Final = 3
+# Where cron looks for commands unless the crontab says so; not where its user's shell does.
+DEFAULT_PATH: Final = "/usr/bin:/bin"
+# What no user's name has, and what paths, tests, redirections and assignments begin with.
+_NO_USER: Final = frozenset("/=[](){}<>&|;!\"'`")
 _LONGEST_S: Final = MAX_TIMEOUT.total_seconds()
 _KEY_CHARS: Final = len("crontab-") + 12
 _SHOWN_CHARS: Final = 60
@@ -113,11 +119,11 @@ def import_crontab(
 
 def planned(entry: Entry, *, queue: str, timeout: float, now: datetime) -> Planned:
     """The job of one line, and its next times after now."""
-    environment = dict(entry.environment)
+    environment = {"PATH": DEFAULT_PATH, **dict(entry.environment)}
     shell = environment.get("SHELL")
     payload: dict[str, object] = {"command": entry.command}
     payload |= {"stdin": entry.stdin} if entry.stdin else {}
-    payload |= {"environment": environment} if environment else {}
+    payload |= {"environment": environment}
     payload |= {"shell": shell} if shell else {}
     return Planned(
         entry=entry,
@@ -145,13 +151,21 @@ def _read(file: str, timezone: str, system: bool | None) -> Crontab:
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         path = str(Path(file).absolute())
-        return parse_crontab(raw.decode(), timezone=timezone, has_user_column=system, path=path)
+        crontab = parse_crontab(raw.decode(), timezone=timezone, has_user_column=system, path=path)
     except OSError as error:
         raise fail(f"{file}: {error.strerror}", REFUSED) from error
     except UnicodeDecodeError as error:
         raise fail(f"{file}: not UTF-8 at byte {error.start}", REFUSED) from error
     except Rejected as error:
         raise fail(str(error), REFUSED) from error
+    for note in crontab.ignored:
+        if _NO_USER & set(note.value):
+            raise fail(
+                f"{file}: line {note.line}: {shown(note.value)} stands where a system crontab "
+                "names a user. If the lines name none, import it with --no-system",
+                REFUSED,
+            )
+    return crontab
 
 
 def _zone_here() -> str:
@@ -164,30 +178,47 @@ def _zone_here() -> str:
 
 def _create_all(client: Client, plan: list[Planned], *, quiet: bool) -> int:
     """Create what is not there; returns how many lines the API refused."""
-    there = {job["name"] for job in client.jobs(task="shell")}
+    # One-offs have no names.
+    there = {job["name"]: job for job in client.jobs(task="shell") if job.get("name")}
     created, refused = 0, 0
     for job in plan:
         try:
-            created += job.name not in there and _create(client, job)
+            found = there.get(job.name) or _create(client, job)
         except Refused as error:
             typer.echo(f"line {job.entry.line}: {error}", err=True)
             refused += 1
+            continue
+        created += found is None
+        if found is not None:
+            # Standard output is the document alone, for programs.
+            typer.echo(f"line {job.entry.line}: {_unchanged(found, job)}", err=quiet)
     if not quiet:
         unchanged = len(plan) - created - refused
         typer.echo(f"{_jobs(created)} created, {unchanged} there already")
     return refused
 
 
-def _create(client: Client, job: Planned) -> bool:
-    """Create the job unless it is there; whether it was created."""
+def _unchanged(found: Document, job: Planned) -> str:
+    """That a line's job is there, and in what it is not as the options would have it."""
+    differs = [
+        f"{field} {found[field]}, not {job.body[field]}"
+        for field in ("queue", "timeout_seconds")
+        if found[field] != job.body[field]
+    ]
+    kept = f"; it keeps its {' and its '.join(differs)}" if differs else ""
+    return f"{job.name!r} is there already, as {found['job_id']}{kept}"
+
+
+def _create(client: Client, job: Planned) -> Document | None:
+    """Create the job unless it is there; what is there, or None if it was created."""
     key = _digest(job.body)
     while True:
         accepted = client.create(job.body, key=key)
         if not accepted.is_replayed:
-            return True
+            return None
         id = accepted.job["job_id"]
-        if client.is_active(id):
-            return False
+        if (found := client.find(id)) is not None:
+            return found
         # Deleted since, while its key is still kept: whoever imports it again wants it back.
         key = _digest([job.body, id])
 
@@ -197,7 +228,10 @@ def _digest(value: object) -> str:
 
 
 def _print(plan: list[Planned], crontab: Crontab) -> None:
-    table = Table("LINE", "WHEN", "ZONE", "NEXT", "COMMAND", box=None)
+    table = Table(
+        *(column("LINE"), words("WHEN"), column("ZONE"), column("NEXT"), words("COMMAND")),
+        box=None,
+    )
     for job in plan:
         table.add_row(
             str(job.entry.line),
@@ -210,9 +244,8 @@ def _print(plan: list[Planned], crontab: Crontab) -> None:
     for note in crontab.ignored:
         typer.echo(f"line {note.line}: {note.field} {note.value} is ignored: {note.reason}")
     for note in crontab.problems:
-        typer.echo(
-            f"line {note.line}: {note.field}: {note.reason} (got {shown(note.value)})", err=True
-        )
+        what = "" if note.field == "line" else f"{note.field}: "
+        typer.echo(f"line {note.line}: {what}{note.reason} (got {shown(note.value)})", err=True)
 
 
 def _print_json(plan: list[Planned], crontab: Crontab) -> None:

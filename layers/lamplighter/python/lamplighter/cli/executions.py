@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lamplighter.cli.surroundings import HERE, AsJson, Surroundings, Token, Url, terminal
+from lamplighter.cli.surroundings import (
+    HERE,
+    AsJson,
+    Surroundings,
+    Token,
+    Url,
+    column,
+    terminal,
+    words,
+)
 from lamplighter.client.http import Document
 
 app = typer.Typer(help="Look at executions.", no_args_is_help=True)
@@ -30,7 +39,11 @@ def list_executions(
     if as_json:
         terminal().print_json(data=found)
         return
-    table = Table("EXECUTION", "TASK", "STATUS", "RUN AT", "LATE", "ATTEMPT", "ERROR", box=None)
+    table = Table(
+        *(column("EXECUTION"), words("TASK"), column("STATUS"), column("RUN AT")),
+        *(column("LATE"), column("ATTEMPT"), words("ERROR")),
+        box=None,
+    )
     for execution in found:
         table.add_row(*_row(execution))
     terminal().print(table)
@@ -58,5 +71,10 @@ def _row(execution: Document) -> tuple[str, ...]:
         execution["run_at"],
         "" if late is None else f"{late / 1000:.3f} s",
         str(execution["attempt"] or ""),
-        "" if error is None else f"{error['type']}: {error['message']}",
+        "" if error is None else _line(f"{error['type']}: {error['message']}"),
     )
+
+
+def _line(text: str) -> str:
+    """An error may have been told in several lines; a row is one."""
+    return " ".join(text.split())

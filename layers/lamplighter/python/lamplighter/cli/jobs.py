@@ -5,8 +5,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lamplighter.cli.surroundings import HERE, AsJson, Surroundings, Token, Url, terminal
-from lamplighter.client.http import Document
+from lamplighter.cli.surroundings import (
+    HERE,
+    REFUSED,
+    AsJson,
+    Surroundings,
+    Token,
+    Url,
+    column,
+    fail,
+    terminal,
+    words,
+)
+from lamplighter.client.http import Document, Refused
 
 app = typer.Typer(help="Look at jobs, and delete them.", no_args_is_help=True)
 
@@ -23,14 +34,18 @@ def list_jobs(
     if as_json:
         terminal().print_json(data=found)
         return
-    table = Table("JOB", "NAME", "TASK", "WHEN", "NEXT", "STATUS", box=None)
+    table = Table(
+        *(column("JOB"), words("NAME"), words("TASK"), words("WHEN")),
+        *(column("NEXT"), column("STATUS")),
+        box=None,
+    )
     for job in found:
         table.add_row(
             job["job_id"],
             job.get("name") or "",
             job["task"],
             when(job),
-            job["next_run_at"] or "",
+            job.get("next_run_at") or "",
             job["status"],
         )
     terminal().print(table)
@@ -44,10 +59,22 @@ def show(context: typer.Context, job: JobId, url: Url = HERE, token: Token = "")
 
 
 @app.command()
-def delete(context: typer.Context, job: JobId, url: Url = HERE, token: Token = "") -> None:
+def delete(
+    context: typer.Context,
+    job: JobId,
+    request: Annotated[
+        bool, typer.Option("--request", help="If it runs right now, ask its handler to stop.")
+    ] = False,
+    url: Url = HERE,
+    token: Token = "",
+) -> None:
     """Delete a job: it runs no more."""
     with Surroundings.of(context).client(url, token) as client:
-        client.delete(job)
+        try:
+            client.delete(job, request=request)
+        except Refused as error:
+            # The API names its own parameter.
+            raise fail(str(error).replace("mode=request", "--request"), REFUSED) from error
     typer.echo(f"deleted {job}")
 
 

@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
-from lamplighter.cli import crontab, executions, jobs, schedule
-from lamplighter.cli.surroundings import FAILED, fail
+from lamplighter.cli import crontab, executions, jobs, schedule, tz_diff
+from lamplighter.cli.surroundings import FAILED, an_owner, fail
+from lamplighter.version import VERSION
 
 app = typer.Typer(
     name="lamplighter",
     help="Lights every job on time: a distributed job scheduler in your own AWS account.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 imports = typer.Typer(help="Take over what another scheduler runs.", no_args_is_help=True)
 imports.command("crontab")(crontab.import_crontab)
@@ -20,8 +22,29 @@ app.add_typer(imports, name="import")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(executions.app, name="executions")
 schedule.register(app)
+app.command("tz-diff")(tz_diff.tz_diff)
 
-Owner = Annotated[str, typer.Option(help="Whose jobs these are: the token's subject.")]
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lamplighter {VERSION}")
+        raise typer.Exit
+
+
+Owner = Annotated[
+    str, typer.Option(help="Whose jobs these are: the token's subject.", callback=an_owner)
+]
+
+
+@app.callback()
+def lamplighter(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
+    """What is common to all commands; its help stands at the top."""
 
 
 @app.command()
@@ -33,14 +56,20 @@ def run(
     owner: Owner = "me",
     shell_owner: Annotated[
         list[str] | None,
-        typer.Option(help="An owner whose jobs may run shell commands here; may be repeated."),
+        typer.Option(
+            envvar="LAMPLIGHTER_SHELL_OWNERS",
+            help="An owner whose jobs may run shell commands here; may be repeated, or several "
+            "with commas. Unless given, as shell_owners in cdk.json.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Run the whole product on this machine, until Ctrl-C."""
     # Only here: an emulator and its clients are nothing that other commands need.
     from lamplighter.local.run import main  # noqa: PLC0415
 
-    raise typer.Exit(main(port=port, owner=owner, shell_owners=shell_owner or []))
+    named = [name.strip() for said in shell_owner or [] for name in said.split(",")]
+    raise typer.Exit(main(port=port, owner=owner, shell_owners=[*filter(None, named)]))
 
 
 @app.command()

@@ -11,12 +11,16 @@ from urllib.parse import urlsplit
 import httpx
 import typer
 from rich.console import Console
+from rich.table import Column
 
 from lamplighter.client.http import Client, ClientError, Refused
+from lamplighter.core.limits import OWNER_MAX_CHARS
 
 REFUSED: Final = 2
 FAILED: Final = 1
-_WIDE: Final = 200
+# Wider than any row: what goes to a file or a program is one line a row.
+_WIDE: Final = 100_000
+_LONGEST_CELL: Final = 40
 
 Url = Annotated[str, typer.Option("--url", envvar="LAMPLIGHTER_URL", help="Where the API answers.")]
 Token = Annotated[
@@ -48,10 +52,16 @@ class Surroundings:
         return context.obj if isinstance(context.obj, Surroundings) else cls()
 
     @contextmanager
-    def client(self, url: str, token: str) -> Iterator[Client]:
-        """The API; whatever it refuses ends the command with one line that says why."""
+    def client(self, url: str, token: str, *, owner: str | None = None) -> Iterator[Client]:
+        """The API; whatever it refuses ends the command with one line that says why.
+
+        `owner` chooses whose token the local stack's issuer is asked for.
+        """
+        _check_url(url)
+        if token and owner:
+            raise fail("--owner with a token, which names its owner already", REFUSED)
         try:
-            with Client(url, token or _minted(url), transport=self.transport) as client:
+            with Client(url, token or _minted(url, owner), transport=self.transport) as client:
                 yield client
         except Refused as error:
             raise fail(str(error), REFUSED) from error
@@ -71,7 +81,41 @@ def terminal() -> Console:
     return Console(width=width, highlight=False, markup=False)
 
 
-def _minted(url: str) -> str:
+def an_owner(name: str | None) -> str | None:
+    """What the API takes for one: it would refuse every request of a token for another."""
+    if name is None:
+        return None
+    if not (name.strip() == name != "" and name.isprintable() and len(name) <= OWNER_MAX_CHARS):
+        raise typer.BadParameter(
+            f"an owner is 1 to {OWNER_MAX_CHARS} printable characters, without blanks at the ends"
+        )
+    return name
+
+
+def column(title: str) -> Column:
+    """A column of ids, times or states: never broken."""
+    return Column(title, no_wrap=True)
+
+
+def words(title: str) -> Column:
+    """A column of what people wrote: on a terminal it takes more lines, not the others' room."""
+    return Column(title, overflow="fold", max_width=_LONGEST_CELL if sys.stdout.isatty() else None)
+
+
+def _check_url(url: str) -> None:
+    """End the command for what names no place."""
+    try:
+        parts = urlsplit(url)
+        # Reading the port is what checks it.
+        is_good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        where = "--url or LAMPLIGHTER_URL"
+        raise fail(f"{url!r} is no URL: {where} is http://HOST:PORT or https://HOST", REFUSED)
+
+
+def _minted(url: str, owner: str | None) -> str:
     if (urlsplit(url).hostname or "") not in {"127.0.0.1", "localhost", "::1"}:
         raise fail("no token: give --token or LAMPLIGHTER_TOKEN", REFUSED)
     # Only here: signing and serving tokens takes a quarter of a second to import.
@@ -80,6 +124,6 @@ def _minted(url: str) -> str:
     from lamplighter.local.run import DEFAULT_OWNER  # noqa: PLC0415
 
     try:
-        return mint(owner=DEFAULT_OWNER)
+        return mint(owner=owner or DEFAULT_OWNER)
     except CannotRun as error:
         raise fail(str(error), REFUSED) from error

@@ -73,18 +73,22 @@ class Client:
         """A job with its latest executions."""
         return self._document(f"/v1/jobs/{id}")
 
-    def is_active(self, id: str) -> bool:
-        """Whether a recurring job is there and not deleted."""
+    def find(self, id: str) -> Document | None:
+        """A recurring job that may be paused, but not deleted; None if there is none."""
         try:
-            return bool(self.job(id)["status"] == "ACTIVE")
+            job = self.job(id)
         except Refused as error:
             if error.status == httpx.codes.NOT_FOUND:
-                return False
+                return None
             raise
+        return None if job["status"] == "DELETED" else job
 
-    def delete(self, id: str) -> None:
-        """Delete a job: it makes no more executions."""
-        self._send("DELETE", f"/v1/jobs/{id}")
+    def delete(self, id: str, *, request: bool = False) -> None:
+        """Delete a job: it makes no more executions.
+
+        A one-off that runs is Refused, unless `request`: then its handler is asked to stop.
+        """
+        self._send("DELETE", f"/v1/jobs/{id}", query={"mode": "request"} if request else None)
 
     def executions(
         self, *, status: str | None = None, job: str | None = None

@@ -17,8 +17,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lamplighter.api.operations import OPERATIONS
+from lamplighter.core.limits import BATCH_MAX_BYTES
+
 ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-BODY_MAX_BYTES: Final = 1024 * 1024  # a payload is at most 64 KiB
+BODY_MAX_BYTES: Final = BATCH_MAX_BYTES  # the API's own largest
+# What the deployed API asks no token for either.
+OPEN: Final = frozenset({"/v1/health", "/v1/openapi.json", "/docs"})
+# The first part of each of the API's paths, which are served without `/v1` too.
+ROOTS: Final = frozenset(operation.path.split("/")[1] for operation in OPERATIONS)
 TIMEOUT_S: Final = 30.0  # an HTTP API's own
 # About one connection, not about the message; RFC 9110, 7.6.1. `host` and `content-length`
 # are made anew, and what is compressed on the way is decoded here.
@@ -40,7 +47,7 @@ class Target:
 
 
 class Gateway:
-    """Forwards `/v1/…` once it is opened; until then it answers that the stack is starting."""
+    """Forwards the API's paths once it is opened; until then it says that the stack is starting."""
 
     def __init__(self, *, port: int, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
@@ -73,9 +80,9 @@ class Gateway:
         if host.lower() not in self._hosts:
             return problem(HTTPStatus.MISDIRECTED_REQUEST, f"Host {host!r} is not served here")
         path = request.url.path
-        if not path.startswith("/v1/"):
+        if not (path.startswith("/v1/") or path.split("/")[1] in ROOTS):
             return problem(HTTPStatus.NOT_FOUND, f"{path!r}: the API's paths start with /v1/")
-        if not (_has_bearer(request) or _is_health(request)):
+        if not (_has_bearer(request) or _is_open(request)):
             return problem(
                 HTTPStatus.UNAUTHORIZED,
                 "A bearer token is needed: lamplighter token --owner NAME",
@@ -124,8 +131,8 @@ def _has_bearer(request: Request) -> bool:
     return scheme.lower() == "bearer" and bool(token.strip())
 
 
-def _is_health(request: Request) -> bool:
-    return request.method in {"GET", "HEAD"} and request.url.path == "/v1/health"
+def _is_open(request: Request) -> bool:
+    return request.method in {"GET", "HEAD"} and request.url.path in OPEN
 
 
 async def _read(request: Request) -> bytes | None:

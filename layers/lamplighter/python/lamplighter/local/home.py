@@ -1,8 +1,9 @@
 """Where a local run keeps what it makes."""
 
 import fcntl
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,15 @@ class Home:
     def assembly(self) -> Path:
         """The synthesized app."""
         return self.folder / "cdk.out"
+
+    @property
+    def context(self) -> Mapping[str, str]:
+        """What `cdk.json` chooses; raises CannotRun if it cannot be read."""
+        try:
+            context = json.loads((self.checkout / "cdk.json").read_text())["context"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CannotRun(f"cdk.json: {type(error).__name__}: {error}") from error
+        return {name: value for name, value in context.items() if isinstance(value, str)}
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from lamplighter.api.access import Scope
 from lamplighter.local.errors import CannotRun
 from lamplighter.local.home import Home
 
@@ -72,11 +73,12 @@ class Issuer:
             return None
 
     def mint(self, *, owner: str, ttl: timedelta, now: datetime) -> str:
-        """A bearer token whose `sub` is the owner, good from `now` for `ttl`."""
+        """A bearer token whose `sub` is the owner, good for everything from `now` for `ttl`."""
         claims = {
             "iss": self.url,
             "aud": AUDIENCE,
             "sub": owner,
+            "scope": " ".join(Scope),
             "iat": now - ISSUED_AGO,
             "exp": now + ttl,
             "jti": secrets.token_hex(8),

@@ -69,7 +69,7 @@ def _run(
         until_the_end.enter_context(serving(issuer.app(), listening))
 
         with _step(terminal, "synthesize the app") as said:
-            changed = synth.synthesize(home, _context(issuer, shell_owners))
+            changed = synth.synthesize(home, context(issuer, shell_owners))
             said.append("" if changed else "unchanged")
         with _step(terminal, "start the emulator"):
             aws = until_the_end.enter_context(emulator.running(home, Feed(terminal).hear))
@@ -98,14 +98,15 @@ def _issuer(home: Home) -> tuple[Issuer, socket]:
     return Issuer.announce(home, port=port_of(listening)), listening
 
 
-def _context(issuer: Issuer, shell_owners: Sequence[str]) -> dict[str, str]:
-    return {
+def context(issuer: Issuer, shell_owners: Sequence[str]) -> dict[str, str]:
+    """What a run chooses; all else is as `cdk.json` says, who may use the shell too."""
+    chosen = {
         "stage": "local",
         "architecture": "host",
         "issuer": issuer.url,
         "audience": AUDIENCE,
-        "shell_owners": ",".join(shell_owners),
     }
+    return chosen | ({"shell_owners": ",".join(shell_owners)} if shell_owners else {})
 
 
 def _target(aws: Emulator, deployed: Deployed) -> Target:

@@ -13,8 +13,10 @@ from lamplighter.local.children import Child
 from lamplighter.local.errors import CannotRun
 from lamplighter.local.home import Home
 
-# All that a template or an asset is made from. `examples` holds the tasks that are bundled.
-SOURCES: Final = ("infra", "functions", "layers", "examples", "cdk.json")
+# All that a template or an asset is made from, beside the folder of the tasks.
+SOURCES: Final = ("infra", "functions", "layers", "cdk.json")
+# Whose own files or decisions end up in a template or an asset.
+TOOLS: Final = ("aws-cdk-lib", "cdk-nag", "constructs", "flask-swagger-ui", "uv")
 IGNORED: Final = {"__pycache__", ".pytest_cache"}
 LINES_SHOWN: Final = 30
 
@@ -26,7 +28,7 @@ def synthesize(home: Home, context: Mapping[str, str]) -> bool:
     to date only once it is whole.
     """
     stamp = home.folder / "synth.sha256"
-    wanted = fingerprint(home.checkout, context)
+    wanted = fingerprint(home, context)
     if home.assembly.exists() and stamp.exists() and stamp.read_text() == wanted:
         return False
     stamp.unlink(missing_ok=True)
@@ -35,23 +37,29 @@ def synthesize(home: Home, context: Mapping[str, str]) -> bool:
     return True
 
 
-def fingerprint(checkout: Path, context: Mapping[str, str]) -> str:
-    """A digest of everything that a synth reads."""
+def fingerprint(home: Home, context: Mapping[str, str]) -> str:
+    """A digest of everything that a synth reads; `context` goes before what `cdk.json` says.
+
+    Raises CannotRun if `cdk.json` cannot be read.
+    """
     digest = hashlib.sha256()
-    tools = (sys.version, version("aws-cdk-lib"), json.dumps(dict(context), sort_keys=True))
+    tools = (sys.version, *map(version, TOOLS), json.dumps(dict(context), sort_keys=True))
     digest.update("\0".join(tools).encode())
-    for path in _files(checkout):
-        digest.update(f"\0{path.relative_to(checkout).as_posix()}\0".encode())
-        digest.update(path.read_bytes())
+    # Anywhere, as the app finds it: beside the project too.
+    tasks = {**home.context, **context}.get("tasks_folder")
+    for source in (*SOURCES, *([tasks] if tasks else [])):
+        for name, path in _files(home.checkout / source):
+            digest.update(f"\0{source}\0{name}\0".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def _files(checkout: Path) -> Iterator[Path]:
-    for source in SOURCES:
-        here = checkout / source
-        for path in sorted(here.rglob("*")) if here.is_dir() else [here]:
-            if path.is_file() and not IGNORED & set(path.parts):
-                yield path
+def _files(source: Path) -> Iterator[tuple[str, Path]]:
+    """The files of a folder by their names in it, or the one file; none if there is none."""
+    for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
+        name = path.relative_to(source)
+        if path.is_file() and not IGNORED & set(name.parts):
+            yield name.as_posix(), path
 
 
 def _run(home: Home, context: Mapping[str, str]) -> None:

@@ -115,8 +115,9 @@ class Wanted:
         """Whether a recurring job, as it now is, is due in the range; any is when it is open."""
         if self.start is None and self.end is None:
             return True
-        slot = job.schedule.next(max(job.since, (self.start or job.since) - _TICK))
-        return slot is not None and self.covers(slot)
+        later = job.run_at(job.since) - job.since
+        slot = job.schedule.next(max(job.since, (self.start or job.since) - later - _TICK))
+        return slot is not None and self.covers(job.run_at(slot))
 
     def admits(self, seen: Seen) -> bool:
         """Whether an execution is wanted: by the status that it is shown with."""

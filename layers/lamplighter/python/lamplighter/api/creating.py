@@ -1,0 +1,146 @@
+"""Creating jobs, one or many of a request: what each is answered, wherever that is written."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, cast, get_args
+
+from pydantic import Field
+
+from lamplighter.api import documents, problems, shapes, strict_json
+from lamplighter.api.bodies import Body
+from lamplighter.api.problems import Answered, Problem, Refusal
+from lamplighter.api.render import Document
+from lamplighter.api.shapes import Asked
+from lamplighter.core.errors import Rejected, Unavailable
+from lamplighter.core.limits import BATCH_MAX_JOBS, BATCH_PATIENCE
+from lamplighter.core.model import Owner
+from lamplighter.ports import Ports
+from lamplighter.services.submit import Created, IdempotencyKey, submit
+
+_ANSWERED = get_args(Answered)
+
+
+class BatchBody(Body):
+    """Up to 100 jobs, each in any shape and with an idempotency key of its own, or none."""
+
+    jobs: Annotated[list[shapes.AnyJobBody], Field(min_length=1, max_length=BATCH_MAX_JOBS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """An answer, before it becomes HTTP."""
+
+    status: HTTPStatus
+    document: Document
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Creation:
+    """Makes jobs for one owner."""
+
+    ports: Ports
+    owner: Owner
+    lanes: Collection[str]
+    traceparent: str | None
+    report: Callable[[Exception], None]
+    """Is told of what is not the caller's doing."""
+
+    def one(self, value: object, *, key: str | None) -> Reply:
+        """Make the job that a body asks for; raises what Api answers with a problem.
+
+        `key` is the header's: it wins over one in the body, which must not be another.
+        """
+        asked = shapes.asked(
+            value,
+            owner=self.owner,
+            lanes=self.lanes,
+            now=self.ports.clock.now(),
+            traceparent=self.traceparent,
+        )
+        if key and asked.key and key != asked.key:
+            raise Refusal(_two_keys())
+        key = key or asked.key
+        answer = submit(self.ports, asked.new, _idempotency_key(key, asked) if key else None)
+        if isinstance(answer, Created):
+            document, marks = asked.answer(answer), {}
+        else:
+            document, marks = json.loads(answer.answer), {"Idempotent-Replayed": "true"}
+        headers = {"Location": f"/v1/jobs/{answer.job_id}", **marks}
+        return Reply(status=HTTPStatus.CREATED, document=document, headers=headers)
+
+    def many(self, values: Sequence[object]) -> documents.Batch:
+        """Make each job by itself: whatever is wrong with one, the others go on."""
+        until = self.ports.clock.monotonic() + BATCH_PATIENCE.total_seconds()
+        return {"answers": [_told(self._one_of_many(value, until)) for value in values]}
+
+    def _one_of_many(self, value: object, until: float) -> Reply:
+        if self.ports.clock.monotonic() > until:
+            return _replied(_not_begun())
+        try:
+            return self.one(value, key=None)
+        except Exception as error:  # noqa: BLE001 -- what one job meets is not its neighbours'
+            return _replied(self._problem(error))
+
+    def _problem(self, error: Exception) -> Problem:
+        if isinstance(error, Refusal):
+            return error.problem
+        is_answer = isinstance(error, _ANSWERED)
+        if not is_answer or isinstance(error, Unavailable):
+            self.report(error)
+        return problems.problem_of(cast("Answered", error)) if is_answer else problems.bug()
+
+
+def jobs_of(value: object) -> Sequence[object]:
+    """The jobs of a batch's body; raises Rejected."""
+    if not isinstance(value, dict):
+        raise Rejected(field="body", value=value, reason="not a JSON object")
+    for name in value.keys() - {"jobs"}:
+        raise Rejected(field=name, value=value[name], reason="unknown field; there is jobs")
+    jobs = value.get("jobs")
+    if not isinstance(jobs, list):
+        raise Rejected(field="jobs", value=jobs, reason="required: a list of jobs")
+    if not 1 <= len(jobs) <= BATCH_MAX_JOBS:
+        reason = f"not 1–{BATCH_MAX_JOBS} jobs"
+        raise Rejected(field="jobs", value=f"{len(jobs)} jobs", reason=reason)
+    return jobs
+
+
+def _idempotency_key(key: str, asked: Asked) -> IdempotencyKey:
+    return IdempotencyKey(
+        key=key,
+        fingerprint=asked.fingerprint,
+        render=lambda made: strict_json.compact(asked.answer(made)),
+    )
+
+
+def _replied(problem: Problem) -> Reply:
+    return Reply(status=problem.status, document=problem.document(), headers=problem.headers)
+
+
+def _told(reply: Reply) -> documents.Answer:
+    # Which of the documents it is, its status and the caller's own body tell.
+    return {
+        "status": int(reply.status),
+        "headers": dict(reply.headers),
+        "body": cast("documents.Created", reply.document),
+    }
+
+
+def _two_keys() -> Problem:
+    return Problem(
+        status=HTTPStatus.UNPROCESSABLE_ENTITY,
+        type="urn:lamplighter:problem:idempotency-key-mismatch",
+        title="Two idempotency keys",
+        detail="The header Idempotency-Key and the body name different keys",
+    )
+
+
+def _not_begun() -> Problem:
+    return Problem(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        detail="No time was left for this one; nothing was written. Try again.",
+        headers={"Retry-After": "1"},
+    )

@@ -1,0 +1,235 @@
+"""What the API has, as data: routing, scopes and the OpenAPI description come from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+from lamplighter.api import documents
+from lamplighter.api.access import Scope
+from lamplighter.api.creating import BatchBody
+from lamplighter.api.preview import PreviewBody
+from lamplighter.api.shapes import AnyJobBody
+from lamplighter.core.limits import LIST_ITEMS, LIST_MAX_ITEMS
+
+HTML: Final = "text/html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter of a query, a path or a header."""
+
+    name: str
+    description: str
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    place: str = "query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One method of one path."""
+
+    id: str
+    method: str
+    path: str
+    """Without `/v1`; a part between braces is a parameter."""
+    summary: str
+    needs: Scope | None
+    """None: open to anyone, with a token or without."""
+    query: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
+    body: Any = None
+    """What pydantic reads a JSON schema from; None: no body is read."""
+    success: HTTPStatus = HTTPStatus.OK
+    answer: Any = None
+    """As `body`; None: an answer without one."""
+    media_type: str = "application/json"
+    refusals: tuple[HTTPStatus, ...] = ()
+    """Answered with a problem, beside those that any operation may be."""
+    others: Mapping[HTTPStatus, Any] = field(default_factory=dict)
+    """Statuses with a document of their own."""
+
+
+STATUS: Final = Parameter(
+    name="status",
+    description="Any of these, by our names or another system's; commas between several.",
+)
+TASK: Final = Parameter(name="task", description="Of this task.")
+QUEUE: Final = Parameter(name="queue", description="In this lane.")
+FROM: Final = Parameter(
+    name="from",
+    description="RFC 3339: with a `run_at` then or later; a recurring job, with a slot.",
+)
+TO: Final = Parameter(name="to", description="RFC 3339: with a `run_at` before that.")
+CURSOR: Final = Parameter(name="cursor", description="A page's `next_cursor`, for the following.")
+LIMIT: Final = Parameter(
+    name="limit",
+    description="How many items at most.",
+    schema=MappingProxyType(
+        {"type": "integer", "minimum": 1, "maximum": LIST_MAX_ITEMS, "default": LIST_ITEMS}
+    ),
+)
+MODE: Final = Parameter(
+    name="mode",
+    description="`request` asks a one-off that runs to stop.",
+    schema=MappingProxyType({"const": "request"}),
+)
+KEY: Final = Parameter(
+    name="Idempotency-Key",
+    description="Makes a retry safe for seven days: the same body gets the first answer again.",
+    schema=MappingProxyType({"type": "string", "minLength": 1, "maxLength": 255}),
+    place="header",
+)
+TRACE: Final = Parameter(
+    name="traceparent",
+    description="W3C Trace Context, kept with a one-off's execution.",
+    place="header",
+)
+JOB_ID: Final = Parameter(
+    name="job_id",
+    description="A job's id.",
+    schema=MappingProxyType({"type": "string", "pattern": "^(job|one)_[0-9a-hjkmnp-tv-z]{26}$"}),
+    place="path",
+)
+EXECUTION_ID: Final = Parameter(
+    name="execution_id",
+    description="An execution's id.",
+    schema=MappingProxyType({"type": "string", "pattern": "^ex_[0-9a-hjkmnp-tv-z]{26}$"}),
+    place="path",
+)
+FILTERS: Final = (STATUS, TASK, QUEUE, FROM, TO, CURSOR, LIMIT)
+
+_OF_A_BODY: Final = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
+
+OPERATIONS: Final = (
+    Operation(
+        id="create_job",
+        method="POST",
+        path="/jobs",
+        summary="Create a job; it is durable before the answer",
+        needs=Scope.JOBS_WRITE,
+        headers=(KEY, TRACE),
+        body=AnyJobBody,
+        success=HTTPStatus.CREATED,
+        answer=documents.AnyCreated,
+        refusals=(*_OF_A_BODY, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY),
+    ),
+    Operation(
+        id="list_jobs",
+        method="GET",
+        path="/jobs",
+        summary="Definitions: recurring ones, newest first, then one-offs; with status, executions",
+        needs=Scope.JOBS_READ,
+        query=FILTERS,
+        answer=documents.Jobs,
+    ),
+    Operation(
+        id="create_jobs",
+        method="POST",
+        path="/jobs/batch",
+        summary="Create up to 100 jobs, each with an answer of its own",
+        needs=Scope.JOBS_WRITE,
+        headers=(TRACE,),
+        body=BatchBody,
+        answer=documents.Batch,
+        refusals=_OF_A_BODY,
+    ),
+    Operation(
+        id="show_job",
+        method="GET",
+        path="/jobs/{job_id}",
+        summary="A definition, its payload and its latest executions",
+        needs=Scope.JOBS_READ,
+        answer=documents.JobDetail,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="delete_job",
+        method="DELETE",
+        path="/jobs/{job_id}",
+        summary="Have a job never start again",
+        needs=Scope.JOBS_WRITE,
+        query=(MODE,),
+        success=HTTPStatus.NO_CONTENT,
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        id="list_job_executions",
+        method="GET",
+        path="/jobs/{job_id}/executions",
+        summary="A job's executions, latest slot first",
+        needs=Scope.JOBS_READ,
+        query=FILTERS,
+        answer=documents.Executions,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="list_job_runs",
+        method="GET",
+        path="/jobs/{job_id}/runs",
+        summary="The same as a job's executions",
+        needs=Scope.JOBS_READ,
+        query=FILTERS,
+        answer=documents.Executions,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="list_executions",
+        method="GET",
+        path="/executions",
+        summary="All executions, latest run_at first",
+        needs=Scope.JOBS_READ,
+        query=FILTERS,
+        answer=documents.Executions,
+    ),
+    Operation(
+        id="show_execution",
+        method="GET",
+        path="/executions/{execution_id}",
+        summary="An execution: its tries, its payload and its result",
+        needs=Scope.JOBS_READ,
+        answer=documents.Execution,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="preview_schedule",
+        method="POST",
+        path="/schedules/preview",
+        summary="When a schedule would be due, in instants and in words",
+        needs=Scope.JOBS_READ,
+        body=PreviewBody,
+        answer=documents.Preview,
+        refusals=_OF_A_BODY,
+    ),
+    Operation(
+        id="health",
+        method="GET",
+        path="/health",
+        summary="Whether the tables answer",
+        needs=None,
+        answer=documents.Health,
+        others=MappingProxyType({HTTPStatus.SERVICE_UNAVAILABLE: documents.Health}),
+    ),
+    Operation(
+        id="openapi",
+        method="GET",
+        path="/openapi.json",
+        summary="This description",
+        needs=None,
+        answer=dict[str, object],
+    ),
+    Operation(
+        id="docs",
+        method="GET",
+        path="/docs",
+        summary="This description as a page, with Swagger UI",
+        needs=None,
+        answer=str,
+        media_type=HTML,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+)
