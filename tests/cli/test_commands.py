@@ -367,7 +367,12 @@ def test_the_shell_is_for_whom_the_environment_names(
     monkeypatch: pytest.MonkeyPatch, text: str, owners: list[str]
 ) -> None:
     said: dict[str, object] = {}
-    monkeypatch.setattr("lamplighter.local.run.main", lambda **options: said.update(options) or 0)
+
+    def main(**options: object) -> int:
+        said.update(options)
+        return 0
+
+    monkeypatch.setattr("lamplighter.local.run.main", main)
 
     result = CliRunner().invoke(app, ["run"], env={"LAMPLIGHTER_SHELL_OWNERS": text})
 

@@ -541,6 +541,39 @@ class TestJobs:
         assert {one["status"] for one in done["items"]} == {"SUCCEEDED"}
 
 
+class TestPauseAndResume:
+    def test_a_paused_job_starts_nothing_until_it_is_resumed(
+        self, acme: Caller, system: System
+    ) -> None:
+        made = acme.create(rate="1 minute")
+
+        paused = acme.post(f"/v1/jobs/{made['job_id']}/pause", {}).json
+        system.run_for(5 * MINUTE)
+        ran = len(system.runs)
+        resumed = acme.post(f"/v1/jobs/{made['job_id']}/resume", {}).json
+        system.run_for(5 * MINUTE)
+
+        assert (paused["status"], paused["version"], paused["next_run_at"]) == ("PAUSED", 2, None)
+        assert paused["in_flight"] == []
+        assert (ran, len(system.runs)) == (0, 5)
+        assert (resumed["status"], resumed["version"]) == ("ACTIVE", 3)
+        assert resumed["next_run_at"] is not None
+
+    def test_a_one_off_is_neither_paused_nor_resumed(self, acme: Caller) -> None:
+        made = acme.create()
+
+        for verb in ("pause", "resume"):
+            answer = acme.post(f"/v1/jobs/{made['job_id']}/{verb}", {})
+            assert answer.status == 409
+            assert "is a one-off" in answer.json["detail"]
+
+    def test_a_deleted_job_is_not_resumed(self, acme: Caller) -> None:
+        made = acme.create(rate="1 minute")
+        acme.delete(f"/v1/jobs/{made['job_id']}")
+
+        assert acme.post(f"/v1/jobs/{made['job_id']}/resume", {}).status == 409
+
+
 class TestDelete:
     def test_answers_nothing_and_the_job_is_over(self, acme: Caller, system: System) -> None:
         made = acme.create(rate="1 minute")
@@ -724,6 +757,8 @@ class TestOwners:
             ("GET", "/v1/jobs/{one_off}/runs", 200),
             ("GET", "/v1/executions/{hourly_run}", 200),
             ("GET", "/v1/executions/{one_off_run}", 200),
+            ("POST", "/v1/jobs/{hourly}/pause", 200),
+            ("POST", "/v1/jobs/{hourly}/resume", 200),
             ("DELETE", "/v1/jobs/{hourly}", 204),
             ("DELETE", "/v1/jobs/{one_off}", 204),
         ],
@@ -788,6 +823,8 @@ class TestOwners:
             ("GET", "/v1/jobs"),
             ("GET", f"/v1/jobs/job_{NEVER_WAS}"),
             ("DELETE", f"/v1/jobs/job_{NEVER_WAS}"),
+            ("POST", f"/v1/jobs/job_{NEVER_WAS}/pause"),
+            ("POST", f"/v1/jobs/job_{NEVER_WAS}/resume"),
             ("GET", f"/v1/jobs/job_{NEVER_WAS}/executions"),
             ("GET", "/v1/executions"),
             ("GET", f"/v1/executions/ex_{NEVER_WAS}"),

@@ -11,6 +11,8 @@ NEEDED = {
     "create_job": "jobs:write",
     "create_jobs": "jobs:write",
     "delete_job": "jobs:write",
+    "pause_job": "jobs:write",
+    "resume_job": "jobs:write",
     "list_jobs": "jobs:read",
     "show_job": "jobs:read",
     "list_job_executions": "jobs:read",

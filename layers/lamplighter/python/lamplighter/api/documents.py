@@ -194,6 +194,13 @@ class RecurringJobDetail(RecurringJob):
     executions: list[Execution]
 
 
+class RevisedJob(RecurringJob):
+    """A definition as it is from now on; whatever is claimed later follows it."""
+
+    in_flight: list[str]
+    """Executions that were claimed before: they run to their end."""
+
+
 class OneOffJobDetail(OneOffJob):
     """A one-off job with its execution."""
 

@@ -13,6 +13,7 @@ from lamplighter.core.retry import Failure
 from lamplighter.core.schedule import Kind, Schedule, format_instant
 from lamplighter.core.status import status_of
 from lamplighter.services.inspect import Definition, Detail, OneOff, Recurring, Seen
+from lamplighter.services.manage import Revised
 from lamplighter.services.submit import Created
 
 Document = Mapping[str, object]
@@ -97,6 +98,12 @@ def detail(found: Detail) -> documents.JobDetail:
             return {**_one_off(seen), "executions": executions}
         case other:
             assert_never(other)
+
+
+def revised(found: Revised, *, next_run_at: datetime | None) -> documents.RevisedJob:
+    """A definition that was just changed, and what was already claimed."""
+    definition = Recurring(job=found.job, next_run_at=next_run_at)
+    return {**_recurring(definition), "in_flight": [*found.in_flight]}
 
 
 def job(definition: Definition) -> documents.Job:

@@ -95,6 +95,8 @@ class Api:
             "list_jobs": self._jobs,
             "show_job": self._job,
             "delete_job": self._delete,
+            "pause_job": self._pause,
+            "resume_job": self._resume,
             "list_job_executions": self._executions_of,
             "list_job_runs": self._executions_of,
             "list_executions": self._executions,
@@ -221,6 +223,16 @@ class Api:
         manage.delete(self._ports, call.owner, _job_id(job_id), request=mode is not None)
         # An empty body, not none at all: the local stack's emulator answers 500 to that.
         return Response(status_code=HTTPStatus.NO_CONTENT, body="")
+
+    def _pause(self, call: Call, *, job_id: str) -> Response[str]:
+        return self._revised(manage.pause(self._ports, call.owner, _job_id(job_id)))
+
+    def _resume(self, call: Call, *, job_id: str) -> Response[str]:
+        return self._revised(manage.resume(self._ports, call.owner, _job_id(job_id)))
+
+    def _revised(self, revised: manage.Revised) -> Response[str]:
+        following = revised.job.next_after(self._ports.clock.now())
+        return _json(render.revised(revised, next_run_at=following))
 
     def _executions(self, call: Call) -> Response[str]:
         listed = Listed(owner=call.owner, list="executions", wanted=_wanted(call.query))

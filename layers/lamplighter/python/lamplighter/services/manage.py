@@ -108,6 +108,9 @@ def _to(status: JobStatus) -> Change:
 def _revise(
     ports: Ports, owner: Owner, id: JobId, change: Change, version: int | None, *, reason: str
 ) -> Revised:
+    if execution_of(id) is not None:
+        one_off = inspect.one_off_row(ports, owner, id)
+        raise Conflict(reason=f"{one_off.job_id} is a one-off: it can be deleted, no more")
     for _ in range(_TRIES):
         job = inspect.recurring_job(ports, owner, id)
         if job.status is JobStatus.DELETED:
