@@ -41,6 +41,14 @@ def test_a_job_in_the_past_runs_now_and_keeps_the_instant_it_was_for(world: Memo
     assert (made.first.scheduled_for, made.first.run_at) == (wanted, world.now())
 
 
+def test_a_run_at_finer_than_a_millisecond_is_rounded_up_never_down(world: MemoryWorld) -> None:
+    wanted = world.now() + timedelta(seconds=5, microseconds=1)
+
+    made = created(world.ports(), new_job(run_at=wanted))
+
+    assert made.first.run_at == world.now() + timedelta(seconds=5, milliseconds=1)
+
+
 def test_what_lies_inside_the_line_and_its_margin_is_sent_at_once(world: MemoryWorld) -> None:
     edge = LOOK_AHEAD + MARGIN
 

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from lamplighter.core.errors import Rejected
+from lamplighter.core.limits import MAX_OCCURRENCES
 from lamplighter.core.schedule import Schedule, check, field_of, parse, shortest_interval
 from tests.core.schedule.saying import Said
 
@@ -179,7 +180,7 @@ def test_occurrences_are_counted_after_the_creation_without_a_start(said: Said) 
 
 
 def test_a_count_that_is_never_reached_does_not_end_anything() -> None:
-    schedule = parse(cron="0 0 1 1 *", start_at=START, max_occurrences=10_000)
+    schedule = parse(cron="0 0 1 1 *", start_at=START, max_occurrences=MAX_OCCURRENCES)
 
     assert schedule.next(datetime(2198, 6, 1, tzinfo=UTC)) == datetime(2199, 1, 1, tzinfo=UTC)
 

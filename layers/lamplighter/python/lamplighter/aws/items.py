@@ -27,6 +27,7 @@ from lamplighter.core.buckets import (
     idempotency_key,
     job_key,
     job_version_key,
+    ms_up,
     one_off_job_id,
     owner_key_of,
     owner_of,
@@ -157,12 +158,6 @@ def unmarshal(item: Mapping[str, Any]) -> dict[str, Any]:
 def key_values(key: tuple[str, str]) -> dict[str, Any]:
     """The two key attributes of an item."""
     return {schema.PARTITION_KEY: key[0], schema.SORT_KEY: key[1]}
-
-
-def ms_up(instant: datetime) -> int:
-    """Whole milliseconds since 1970, rounded up: for what must not happen before it."""
-    ms = to_ms(instant)
-    return ms if from_ms(ms) == instant else ms + 1
 
 
 def execution_key(id: ExecutionId) -> tuple[str, str]:

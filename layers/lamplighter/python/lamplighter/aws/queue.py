@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lamplighter.aws.failures import translated
-from lamplighter.aws.items import ms_up
 from lamplighter.aws.patience import Fan, Patience
 from lamplighter.core import limits
-from lamplighter.core.buckets import from_ms, parse_execution_id
+from lamplighter.core.buckets import from_ms, ms_up, parse_execution_id
 from lamplighter.core.errors import Rejected, Unavailable, shown
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.model import Message

@@ -56,6 +56,12 @@ def to_ms(instant: datetime) -> int:
     return (instant - _EPOCH) // _MILLISECOND
 
 
+def ms_up(instant: datetime) -> int:
+    """Whole milliseconds since 1970, rounded up: for what must not happen before it."""
+    ms = to_ms(instant)
+    return ms if from_ms(ms) == instant else ms + 1
+
+
 def from_ms(ms: int) -> datetime:
     """The aware UTC instant of whole milliseconds since 1970."""
     return _EPOCH + ms * _MILLISECOND

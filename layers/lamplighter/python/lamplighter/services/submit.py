@@ -11,6 +11,7 @@ from lamplighter.core.buckets import (
     execution_id,
     execution_of,
     from_ms,
+    ms_up,
     one_off_job_id,
     recurring_job_id,
     shard_of,
@@ -122,7 +123,7 @@ def look(ports: Ports, first: Execution, job: Job | None) -> None:
 
 
 def _one_off(ports: Ports, new: NewJob, now: datetime) -> Created:
-    wanted = _whole_ms(new.run_at) if new.run_at else now
+    wanted = from_ms(ms_up(new.run_at)) if new.run_at else now
     if wanted > now + limits.MAX_HORIZON:
         raise Rejected(
             field="run_at",
