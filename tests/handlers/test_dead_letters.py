@@ -1,9 +1,12 @@
 """The dead-letter handler, called with what the lanes could not deliver."""
 
+from datetime import timedelta
+
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import UNDELIVERABLE_AFTER
 from lamplighter.core.model import Execution, Message
 from lamplighter.memory import MemoryWorld
 from lamplighter.sim.faults import Call, When, interposed
@@ -42,12 +45,13 @@ def test_an_execution_that_still_waits_is_sent_again(
     assert deployed.row(id).undeliverable == 1
 
 
-def test_the_third_time_it_is_dead_lettered(
+def test_the_third_time_a_day_late_it_is_dead_lettered(
     dead_letters: Function, on_memory: OnMemory, world: MemoryWorld
 ) -> None:
     row = lost(world)
     on_memory(dead_letters)
     states = []
+    world.pass_time(UNDELIVERABLE_AFTER)
 
     for _ in range(3):
         dead_letters.handle(batch([record(body(row))]), Context())
@@ -56,11 +60,25 @@ def test_the_third_time_it_is_dead_lettered(
     assert states == [State.SCHEDULED, State.SCHEDULED, State.DEAD_LETTERED]
 
 
+def test_workers_that_can_claim_nothing_for_hours_cost_no_execution(
+    dead_letters: Function, on_memory: OnMemory, world: MemoryWorld
+) -> None:
+    row = lost(world)
+    on_memory(dead_letters)
+    world.pass_time(UNDELIVERABLE_AFTER - timedelta(minutes=1))
+
+    for _ in range(10):
+        dead_letters.handle(batch([record(body(row))]), Context())
+
+    assert state(world, row.id) is State.SCHEDULED
+
+
 def test_a_message_that_nobody_needs_is_dropped(
     dead_letters: Function, on_memory: OnMemory, world: MemoryWorld
 ) -> None:
     row = lost(world)
     on_memory(dead_letters)
+    world.pass_time(UNDELIVERABLE_AFTER)
     for _ in range(3):
         dead_letters.handle(batch([record(body(row))]), Context())
     world.queue.purge()

@@ -6,7 +6,7 @@ from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
-from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
+from lamplighter.memory import MemoryExecutions, MemoryQueue, MemoryWorld, VirtualClock
 from lamplighter.ports import Received
 from lamplighter.services import execute
 from lamplighter.services.execute import Claimed, Put
@@ -243,3 +243,20 @@ def test_a_requested_cancel_reaches_the_handler_at_its_next_beat(system: System)
         beats.tick()
 
     assert handler.stopped == [Stop.CANCELLED]
+
+
+def test_a_queue_that_does_not_answer_stops_no_handler_whose_lease_is_renewed(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hide(*_: object, **__: object) -> None:
+        raise Unavailable("no answer")
+
+    begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
+    monkeypatch.setattr(MemoryQueue, "hide", hide)
+
+    with beats.watch(begun, handler):
+        for _ in range(55):
+            system.world.pass_time(SECOND)
+            beats.tick()
+
+    assert handler.stopped == []

@@ -1,4 +1,4 @@
-"""The protocol's rules P1–P11 as histories: each with the change that breaks it.
+"""The protocol's rules P1–P11 and P17 as histories: each with the change that breaks it.
 
 A history runs a system through the one interleaving that a rule is for, and says what went
 wrong, in words. Held to the rule it says nothing; with the rule taken out it says something.
@@ -14,6 +14,7 @@ from unittest.mock import patch
 from lamplighter.core import claim as claiming
 from lamplighter.core.buckets import Position, body_of
 from lamplighter.core.claim import Drop
+from lamplighter.core.errors import Unavailable
 from lamplighter.core.lease import Intent
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Job, Message
@@ -23,7 +24,7 @@ from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.timing import is_inside
 from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
 from lamplighter.ports import Page, Ports, Refusal
-from lamplighter.services import dispatch, execute, submit, sweep, timers
+from lamplighter.services import dispatch, execute, manage, submit, sweep, timers
 from lamplighter.services.execute import Claimed
 from lamplighter.sim.faults import (
     Call,
@@ -33,7 +34,7 @@ from lamplighter.sim.faults import (
 )
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
-from tests.support.jobs import created, every, in_, new_job
+from tests.support.jobs import OWNER, created, every, in_, new_job
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -437,12 +438,89 @@ def drop_what_is_stale() -> AbstractContextManager[Any]:
     )
 
 
+# P1, of a far retry
+
+
+def pointer_put_behind_the_watermark() -> Iterator[str]:
+    """A worker finds a retry beyond the line and stalls before it puts its pointer."""
+    system = a_system()
+    policy = RetryPolicy(base_seconds=300, max_attempts=2)
+    first = created(system.ports, new_job(run_at=in_(system.ports, 5), retry=policy)).first
+    system.handler = _fail_first
+    system.world.pass_time(6 * SECOND)
+    (received,) = system.world.queue.receive()
+    stall = on("executions.point", When.BEFORE, lambda: system.run_for(2 * MINUTE))
+    with patch.object(system.world.chance, "jitter", lambda: 1.0):
+        execute.process(interposed(system.ports, stall), received, system.run, worker="slow")
+    due = system.world.tables.executions[first.id].next_run_at
+    assert due is not None
+    system.run_for(30 * MINUTE)
+    second = system.world.tables.executions[first.id].attempts[1]
+    if second.started_at - due > ON_TIME:
+        yield f"the retry was due {due} and started {second.started_at}"
+
+
+def point_and_do_not_look() -> AbstractContextManager[Any]:
+    """P1 out of the retry: what was decided before the pointer's put is believed after it."""
+
+    def arm_retry(ports: Ports, execution: Execution) -> None:
+        if is_inside(execution.due_at, ports.clock.now()):
+            timers.send(ports, [timers.outgoing(execution)])
+        else:
+            ports.executions.point([timers._retry_pointer(execution)])
+
+    return patch.object(timers, "arm_retry", arm_retry)
+
+
+# P17
+
+
+def chain_ended_by_a_stale_pause() -> Iterator[str]:
+    """Dispatch reads a job as paused; it is resumed before dispatch ends its chain."""
+    system = a_system(shards=1, partitions=1)
+    job = created(system.ports, new_job(schedule=every("7 minutes"))).job
+    assert job is not None
+    system.run_for(2 * MINUTE)
+    with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: ()):
+        manage.pause(system.ports, OWNER, job.id)
+        system.world.pass_time(MINUTE)
+        resume = on(
+            "executions.end",
+            When.BEFORE,
+            lambda: manage.resume(system.ports, OWNER, job.id) and None,
+        )
+        with suppress(Unavailable):
+            dispatch.dispatch(interposed(system.ports, resume), 0, owner="stale")
+    system.run_for(30 * MINUTE)
+    yield from late(system)
+    yield from violations(system)
+    slots = [run.due_at.minute for run in system.runs]
+    if slots[:1] != [8]:
+        yield f"the slot that resume found armed did not run: {slots}"
+
+
+def end_whatever_the_version() -> AbstractContextManager[Any]:
+    """P17 out: the end of a chain does not check the job's version."""
+    end = MemoryExecutions.end
+
+    def unchecked(self: MemoryExecutions, before: Any, after: Any, **_: Any) -> Any:
+        return end(self, before, after)
+
+    return patch.object(MemoryExecutions, "end", unchecked)
+
+
 RULES: Sequence[Rule] = (
     Rule(
         id="P1",
         says="after every put, look at the clock again",
         history=put_that_commits_behind_the_watermark,
         without=decide_before_the_put,
+    ),
+    Rule(
+        id="P1",
+        says="and after the put of a far retry's pointer",
+        history=pointer_put_behind_the_watermark,
+        without=point_and_do_not_look,
     ),
     Rule(
         id="P2",
@@ -503,5 +581,11 @@ RULES: Sequence[Rule] = (
         says="a stale message that finds RETRYING arms the current try",
         history=crash_between_retrying_and_its_message,
         without=drop_what_is_stale,
+    ),
+    Rule(
+        id="P17",
+        says="a chain ends only in a write that checks the job's version",
+        history=chain_ended_by_a_stale_pause,
+        without=end_whatever_the_version,
     ),
 )

@@ -38,6 +38,8 @@ _EXECUTION: Final = "ex_"
 _RECURRING: Final = "job_"
 _ONE_OFF: Final = "one_"
 
+_CHECK_GRID_MINUTES: Final = 5
+
 OWNER_SUFFIXES: Final = 4
 """How many index partitions one owner's rows are spread over."""
 
@@ -218,9 +220,13 @@ def retry_position(execution: ExecutionId, attempt: int, at: datetime) -> Positi
 
 
 def check_position(execution: ExecutionId, at: datetime) -> Position:
-    """Where the pointer that has an execution looked at again lies; one a minute at most."""
-    at = start_of(minute_of(at))
-    return encode(to_ms(at), place_of(execution).shard, hash_of("check", execution))
+    """Where the pointer that has an execution looked at again lies: at `at` or soon after.
+
+    Every five minutes there is one place: a visit that is made again books the same row.
+    """
+    minute = -(-to_ms(at) // (_CHECK_GRID_MINUTES * 60_000)) * _CHECK_GRID_MINUTES
+    placed = start_of(Minute(minute))
+    return encode(to_ms(placed), place_of(execution).shard, hash_of("check", execution))
 
 
 def payload_key(id: JobId, version: int) -> tuple[str, str]:

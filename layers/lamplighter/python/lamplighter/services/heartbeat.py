@@ -110,6 +110,10 @@ class Heartbeats:
             row = self._ports.executions.extend(
                 claimed.execution.id, token=claimed.token, lease_until=lease_until
             )
+            # The lease is what holds it: whoever receives the message meanwhile keeps it (P8).
+            one.held_until = now + _HELD_S
+            if row.cancel_requested_at is not None:
+                one.handling.stop(Stop.CANCELLED)
             self._ports.queue.hide([claimed.received], WORKER_LEASE)
         except LostClaim:
             one.handling.stop(Stop.LOST_LEASE)
@@ -118,6 +122,4 @@ class Heartbeats:
         except Unavailable:
             # The next tick tries again, until the lease itself is about to end.
             return
-        one.next_beat, one.held_until = now + _BEAT_S, now + _HELD_S
-        if row.cancel_requested_at is not None:
-            one.handling.stop(Stop.CANCELLED)
+        one.next_beat = now + _BEAT_S

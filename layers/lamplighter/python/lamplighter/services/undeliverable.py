@@ -2,7 +2,7 @@
 
 from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
 from lamplighter.core.lifecycle import Event, State
-from lamplighter.core.limits import UNDELIVERABLE_LIMIT
+from lamplighter.core.limits import UNDELIVERABLE_AFTER, UNDELIVERABLE_LIMIT
 from lamplighter.core.model import Execution, Message
 from lamplighter.core.outcome import ended
 from lamplighter.ports import Ports, Refusal
@@ -10,7 +10,7 @@ from lamplighter.services import timers
 
 
 def undeliverable(ports: Ports, message: Message) -> None:
-    """Send an execution that still waits again; the third time, end it DEAD_LETTERED.
+    """Send an execution that still waits again; the third time, a day late, it is given up.
 
     A final execution's message is dropped, a stale one arms what it finds (P11), and that of
     one which runs comes back without being counted. After a crash the message is still in the
@@ -33,10 +33,14 @@ def _count(ports: Ports, row: Execution) -> None:
     if counted is None:
         return
     ports.telemetry.undeliverable(row.id, count=counted.undeliverable)
-    if counted.undeliverable < UNDELIVERABLE_LIMIT or counted.state is State.RUNNING:
-        timers.arm(ports, counted)
-    elif not counted.is_final:
+    overdue = ports.clock.now() - counted.due_at
+    is_hopeless = counted.undeliverable >= UNDELIVERABLE_LIMIT and overdue >= UNDELIVERABLE_AFTER
+    if counted.is_final:
+        return
+    if is_hopeless and counted.state is not State.RUNNING:
         _give_up(ports, counted)
+    else:
+        timers.arm(ports, counted)
 
 
 def _give_up(ports: Ports, row: Execution) -> None:

@@ -22,8 +22,9 @@ from lamplighter.tasks.registry import AnyTask, Registry
 
 # How long a handler may go on once it must stop; then it is taken for hung.
 STOP_WITHIN: Final = timedelta(seconds=5)
-# Once a hung handler's outcome is written its process ends. The next try waits for that.
-AFTER_A_HUNG_ONE: Final = timedelta(seconds=2)
+# Once the outcomes of all hung handlers are written, ten at most and one after the other, their
+# process ends. The next try of each waits for that.
+AFTER_A_HUNG_ONE: Final = timedelta(seconds=10)
 _MUST_STOP: Final = (Stop.TIMEOUT, Stop.LOST_LEASE)
 
 
