@@ -484,13 +484,13 @@ def chain_ended_by_a_stale_pause() -> Iterator[str]:
     with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: ()):
         manage.pause(system.ports, OWNER, job.id)
         system.world.pass_time(MINUTE)
-        resume = on(
-            "executions.end",
-            When.BEFORE,
-            lambda: manage.resume(system.ports, OWNER, job.id) and None,
-        )
+
+        def resume() -> None:
+            manage.resume(system.ports, OWNER, job.id)
+
+        stale = interposed(system.ports, on("executions.end", When.BEFORE, resume))
         with suppress(Unavailable):
-            dispatch.dispatch(interposed(system.ports, resume), 0, owner="stale")
+            dispatch.dispatch(stale, 0, owner="stale")
     system.run_for(30 * MINUTE)
     yield from late(system)
     yield from violations(system)
