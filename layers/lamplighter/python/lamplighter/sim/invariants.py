@@ -13,6 +13,8 @@ _ACCEPTED = frozenset({State.SUCCEEDED, State.FAILED, State.DEAD_LETTERED})
 def violations(system: System) -> Iterator[str]:
     """Every broken promise, in words; nothing when all hold. To be asked at quiescence."""
     yield from _lost(system.world)
+    yield from _given_up_unrun(system.world)
+    yield from _taken_back_by_nobody(system.world)
     yield from _early(system)
     yield from _accepted_twice(system.world)
     yield from _dead_chains(system.world)
@@ -23,6 +25,22 @@ def _lost(world: MemoryWorld) -> Iterator[str]:
     for row in world.tables.executions.values():
         if row.state not in FINAL and row.due_at <= world.now():
             yield f"lost: {row.id} is {row.state}, due {row.due_at}"
+
+
+def _given_up_unrun(world: MemoryWorld) -> Iterator[str]:
+    """What is dead-lettered was tried: no outage of ours may stand for a task's failure."""
+    for row in world.tables.executions.values():
+        if row.state is State.DEAD_LETTERED and not row.attempts:
+            yield f"given up without a try: {row.id}, {row.reason}"
+
+
+def _taken_back_by_nobody(world: MemoryWorld) -> Iterator[str]:
+    """What is cancelled was taken back by its owner, or by a later version of its job."""
+    for row in world.tables.executions.values():
+        job = world.tables.jobs.get(row.job_id)
+        planned_still = job is not None and job.produces(row) and row.job_version == job.version
+        if row.state is State.CANCELLED and planned_still and row.cancel_requested_at is None:
+            yield f"cancelled though its job plans it: {row.id}, {row.reason}"
 
 
 def _early(system: System) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""The invariants see what they are for: each is shown a world that breaks it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lamplighter.core.lifecycle import State
+from lamplighter.core.model import Execution
+from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.sim.invariants import violations
+from lamplighter.sim.system import System
+from tests.support.jobs import created, every, new_job
+
+START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def a_busy_system() -> System:
+    """A one-off and a recurring job have run, and the next occurrence is armed."""
+    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    created(system.ports, new_job())
+    created(system.ports, new_job(schedule=every("1 minute")))
+    system.run_for(timedelta(minutes=10))
+    return system
+
+
+def rows(system: System) -> dict[str, Execution]:
+    return {id: row for id, row in system.world.tables.executions.items() if row.is_final}
+
+
+def write(system: System, **changes: object) -> None:
+    """Change one execution that has run."""
+    row = next(iter(rows(system).values()))
+    system.world.tables.executions[row.id] = replace(row, **changes)  # type: ignore[arg-type]
+
+
+def lose(system: System) -> None:
+    write(system, state=State.SCHEDULED)
+
+
+def give_up(system: System) -> None:
+    write(system, state=State.DEAD_LETTERED, attempts=())
+
+
+def take_back(system: System) -> None:
+    row = next(row for row in rows(system).values() if row.spec is None)
+    system.world.tables.executions[row.id] = replace(row, state=State.CANCELLED)
+
+
+def start_early(system: System) -> None:
+    system.runs[0] = replace(system.runs[0], started_at=START - timedelta(seconds=1))
+
+
+def accept_twice(system: System) -> None:
+    system.world.counts.finishes.append(system.world.counts.finishes[0])
+
+
+def break_the_chain(system: System) -> None:
+    for row in [*system.world.tables.executions.values()]:
+        if row.run_at > system.world.now():
+            del system.world.tables.executions[row.id]
+
+
+def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
+    system = a_busy_system()
+
+    assert len(system.runs) > 5
+    assert [*violations(system)] == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lose, "lost: "),
+        (give_up, "given up without a try: "),
+        (take_back, "cancelled though its job plans it: "),
+        (start_early, "early: "),
+        (accept_twice, "accepted 2 times: "),
+        (break_the_chain, "dead chain: "),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_broken_promise_is_told(harm: Callable[[System], None], says: str) -> None:
+    system = a_busy_system()
+
+    harm(system)
+
+    assert [one for one in violations(system) if one.startswith(says)]
