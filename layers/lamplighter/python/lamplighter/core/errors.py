@@ -24,12 +24,13 @@ Anything else is a bug and is not caught.
 from datetime import timedelta
 
 _SHOWN_CHARS = 80
+_JSON_WORDS = {None: "null", True: "true", False: "false"}
 _YEAR_S = 366 * 86_400.0
 
 
 def shown(value: object) -> str:
     """A value as an error message may quote it: `repr`, cut to 80 characters."""
-    text = repr(value)
+    text = _JSON_WORDS.get(value, repr(value)) if isinstance(value, bool | None) else repr(value)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
 
 

@@ -18,7 +18,7 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?",
     re.ASCII,
 )
-_SHAPE: Final = "not RFC 3339, such as 2026-07-12T02:00:00Z"
+_SHAPE: Final = "not RFC 3339 with seconds, such as 2026-07-12T02:00:00Z"
 
 
 def parse_instant(field: str, value: object) -> datetime:
