@@ -26,7 +26,8 @@ class Work:
 class Intent:
     """A page about to be done: rows in (after, until], decided as of `decided_at`.
 
-    Whoever finds it redoes the page as of the same instant, so the page decides the same.
+    Whoever finds it redoes the page and arms as of the same instant, so every owner of the page
+    arms the same rows. What still waits is judged by the clock.
     """
 
     after: Position

@@ -2,7 +2,7 @@
 
 The page is the unit of the outbox: its bounds and the instant of its decisions are written
 before it is done and committed by the next page's write. Whoever finds an uncommitted page
-does it again as of the same instant (P5); what was done twice falls at the claim.
+does it again and arms as of the same instant (P5); what was done twice falls at the claim.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
