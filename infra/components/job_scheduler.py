@@ -242,7 +242,9 @@ class JobScheduler(Construct):
             layers=[self._layers.swagger],
             statements=[
                 grants.on_items(executions, "GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
-                grants.query_index(executions, schema.BY_OWNER, schema.NEEDS_ATTENTION),
+                grants.query_index(
+                    executions, schema.BY_OWNER, schema.NEEDS_ATTENTION, schema.BY_JOB
+                ),
                 grants.on_items(
                     jobs,
                     *("GetItem", "BatchGetItem", "Query"),

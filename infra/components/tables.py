@@ -20,6 +20,7 @@ class SchedulerTables(Construct):
         self.executions = self._table("Executions")
         self._index(self.executions, schema.BY_OWNER, schema.OWNER_KEY, schema.SORT_KEY)
         self._index(self.executions, schema.NEEDS_ATTENTION, schema.ATTENTION_KEY, schema.SORT_KEY)
+        self._index(self.executions, schema.BY_JOB, schema.JOB_KEY, schema.SORT_KEY)
 
         self.jobs = self._table("Jobs")
         self._index(

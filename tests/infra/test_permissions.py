@@ -63,6 +63,7 @@ ALLOWED: dict[str, Allowed] = {
     },
     "ApiHandler/Role": {
         "dynamodb:Query": [
+            "Executions/index/by_job",
             "Executions/index/by_owner",
             "Executions/index/needs_attention",
             "Jobs",

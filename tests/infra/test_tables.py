@@ -35,6 +35,7 @@ def test_a_table_has_the_keys_that_the_stores_use_and_bills_by_request(
             {
                 schema.BY_OWNER: (schema.OWNER_KEY, schema.SORT_KEY),
                 schema.NEEDS_ATTENTION: (schema.ATTENTION_KEY, schema.SORT_KEY),
+                schema.BY_JOB: (schema.JOB_KEY, schema.SORT_KEY),
             },
         ),
         ("Jobs", {schema.JOBS_BY_OWNER: (schema.JOBS_OWNER_KEY, schema.JOBS_BY_OWNER_SORT)}),

@@ -39,6 +39,7 @@ def context(*, attempt: int = 1) -> Context:
         scheduled_for=NOW,
         run_at=NOW,
         deadline=NOW + timedelta(minutes=1),
+        idempotency_key="ex_1",
     )
 
 

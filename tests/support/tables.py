@@ -49,6 +49,7 @@ EXECUTIONS = _definition(
     {
         schema.BY_OWNER: (schema.OWNER_KEY, schema.SORT_KEY),
         schema.NEEDS_ATTENTION: (schema.ATTENTION_KEY, schema.SORT_KEY),
+        schema.BY_JOB: (schema.JOB_KEY, schema.SORT_KEY),
     }
 )
 JOBS = _definition({schema.JOBS_BY_OWNER: (schema.JOBS_OWNER_KEY, schema.JOBS_BY_OWNER_SORT)})

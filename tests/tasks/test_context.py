@@ -24,12 +24,9 @@ def context(signal: StopSignal) -> Context:
         scheduled_for=NOON,
         run_at=NOON,
         deadline=NOON,
+        idempotency_key="ex_1",
         signal=signal,
     )
-
-
-def test_every_try_has_the_same_idempotency_key() -> None:
-    assert context(StopSignal()).idempotency_key == "ex_1"
 
 
 def test_a_handler_may_go_on_until_it_is_asked_to_stop() -> None:

@@ -43,6 +43,7 @@ def context(owner: str = "acme", signal: StopSignal | None = None) -> Context:
         scheduled_for=NOON,
         run_at=NOON,
         deadline=NOON,
+        idempotency_key="ex_1",
         signal=signal or StopSignal(),
     )
 

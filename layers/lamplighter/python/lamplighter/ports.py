@@ -194,6 +194,15 @@ class Executions(Protocol):
         """
         ...
 
+    def additional_of(
+        self, job: JobId, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        """As `of_owner`, those of a job that no slot of its schedule has.
+
+        Run by hand, backfilled, or replayed.
+        """
+        ...
+
     def needing_attention(
         self, owner: Owner, *, before: Position | None, limit: int
     ) -> Sequence[ExecutionId]:

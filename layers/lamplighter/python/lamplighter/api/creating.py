@@ -108,7 +108,7 @@ def jobs_of(value: object) -> Sequence[object]:
     return jobs
 
 
-def _idempotency_key(key: str, asked: Asked) -> IdempotencyKey:
+def _idempotency_key(key: str, asked: Asked) -> IdempotencyKey[Created]:
     return IdempotencyKey(
         key=key,
         fingerprint=asked.fingerprint,

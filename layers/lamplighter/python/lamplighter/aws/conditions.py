@@ -209,10 +209,13 @@ def end(before: Execution, after: Execution) -> Update:
     same_state = Attr(items.STATE).eq(before.state.value)
     same_try = Attr(items.ATTEMPT).eq(before.attempt)
     outcome = items.outcome_values(after)
+    # Whose end was asked for stays ended, whatever its job plans later (P19).
+    requested = after.cancel_requested_at
     return Update(
         key=items.execution_key(before.id),
         condition=same_state & same_try,
         changes=outcome,
+        first={items.CANCEL_REQUESTED_AT: to_ms(requested)} if requested else {},
         proof=outcome,
     )
 

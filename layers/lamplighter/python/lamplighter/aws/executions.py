@@ -16,6 +16,7 @@ from lamplighter.core.buckets import (
     body_of,
     bucket_key,
     execution_id_at,
+    job_index_keys,
     owner_keys,
     payload_key,
 )
@@ -44,6 +45,7 @@ class DynamoExecutions:
         self._jobs_table = jobs_table
         self._by_owner = _index(table, schema.BY_OWNER, schema.OWNER_KEY)
         self._needs_attention = _index(table, schema.NEEDS_ATTENTION, schema.ATTENTION_KEY)
+        self._by_job = _index(table, schema.BY_JOB, schema.JOB_KEY)
 
     def put(self, rows: Sequence[Execution]) -> Sequence[Execution]:
         return self._dynamo.fan.each(self._put, rows)
@@ -158,12 +160,17 @@ class DynamoExecutions:
     def of_owner(
         self, owner: Owner, *, before: Position | None, limit: int
     ) -> Sequence[ExecutionId]:
-        return self._newest(self._by_owner, owner, before, limit)
+        return self._newest(self._by_owner, owner_keys(owner), before, limit)
+
+    def additional_of(
+        self, job: JobId, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        return self._newest(self._by_job, job_index_keys(job), before, limit)
 
     def needing_attention(
         self, owner: Owner, *, before: Position | None, limit: int
     ) -> Sequence[ExecutionId]:
-        return self._newest(self._needs_attention, owner, before, limit)
+        return self._newest(self._needs_attention, owner_keys(owner), before, limit)
 
     def _put(self, row: Execution) -> Execution:
         put = conditions.planned(row)
@@ -214,9 +221,9 @@ class DynamoExecutions:
         return refusal(row)
 
     def _newest(
-        self, index: Index, owner: Owner, before: Position | None, limit: int
+        self, index: Index, partitions: Sequence[str], before: Position | None, limit: int
     ) -> Sequence[ExecutionId]:
-        keys = self._dynamo.newest(index, owner_keys(owner), before=before, limit=limit)
+        keys = self._dynamo.newest(index, partitions, before=before, limit=limit)
         return [execution_id_at(Position(key)) for key in keys]
 
 

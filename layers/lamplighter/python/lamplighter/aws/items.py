@@ -25,6 +25,7 @@ from lamplighter.core.buckets import (
     execution_id_at,
     from_ms,
     idempotency_key,
+    job_index_key_of,
     job_key,
     job_version_key,
     ms_up,
@@ -44,6 +45,7 @@ from lamplighter.core.model import (
     Job,
     JobStatus,
     MisfirePolicy,
+    OverlapPolicy,
     Owner,
     Payload,
     Pointer,
@@ -85,6 +87,11 @@ TASK: Final = "tn"
 QUEUE: Final = "qu"
 SPEC: Final = "sp"
 TRACEPARENT: Final = "tp"
+REPLAY_OF: Final = "ro"
+IDEMPOTENT_AS: Final = "ia"
+PREDECESSOR: Final = "pr"
+BLOCKER: Final = "bl"
+WAITERS: Final = "ws"
 
 # Of a pointer.
 POINTER_KIND: Final = "pt"
@@ -98,6 +105,7 @@ OWNER: Final = "ow"
 NAME: Final = "nm"
 SCHEDULE: Final = "sc"
 MISFIRE: Final = "mf"
+OVERLAP: Final = "ov"
 EFFECTIVE_FROM: Final = "ef"
 KEY: Final = "ky"
 FINGERPRINT: Final = "fp"
@@ -191,6 +199,12 @@ def execution_values(row: Execution) -> Values:
         FIRST_STARTED_AT: _ms(row.first_started_at),
         CANCEL_REQUESTED_AT: _ms(row.cancel_requested_at),
         TRACEPARENT: row.traceparent,
+        REPLAY_OF: row.replay_of,
+        IDEMPOTENT_AS: row.idempotent_as,
+        PREDECESSOR: row.predecessor,
+        # A set that is empty is no attribute.
+        WAITERS: {*row.waiters} or None,
+        schema.JOB_KEY: job_index_key_of(row.job_id, row.id) if row.is_additional else None,
         **outcome_values(row),
     }
 
@@ -213,6 +227,7 @@ def outcome_values(row: Execution) -> Values:
         RESULT: row.result,
         ERROR: row.error and _failure_values(row.error),
         REASON: row.reason,
+        BLOCKER: row.blocker,
         ATTEMPTS: _history_values(row.attempts) or None,
         schema.ATTENTION_KEY: (
             owner_key_of(row.owner, row.id) if row.state in NEEDS_ATTENTION else None
@@ -266,6 +281,11 @@ def execution_from(values: Values) -> Execution:
         attempts=_history_from(values.get(ATTEMPTS) or ()),
         cancel_requested_at=_instant(values.get(CANCEL_REQUESTED_AT)),
         traceparent=values.get(TRACEPARENT),
+        replay_of=values.get(REPLAY_OF),
+        idempotent_as=values.get(IDEMPOTENT_AS),
+        predecessor=values.get(PREDECESSOR),
+        blocker=values.get(BLOCKER),
+        waiters=frozenset(values.get(WAITERS) or ()),
     )
 
 
@@ -321,6 +341,7 @@ def job_values(job: Job) -> Values:
         SPEC: _spec_values(job.spec),
         SCHEDULE: _json(job.schedule.to_record()),
         MISFIRE: job.misfire.value,
+        OVERLAP: None if job.overlap is OverlapPolicy.ALLOW else job.overlap.value,
         CREATED_AT: to_ms(job.created_at),
         EFFECTIVE_FROM: _ms(job.effective_from),
         NAME: job.name,
@@ -346,6 +367,7 @@ def job_from(values: Values) -> Job:
         spec=_spec_from(values[SPEC], task=values[TASK], queue=values[QUEUE]),
         schedule=Schedule.from_record(json.loads(values[SCHEDULE])),
         misfire=MisfirePolicy(values[MISFIRE]),
+        overlap=OverlapPolicy(values.get(OVERLAP) or OverlapPolicy.ALLOW),
         created_at=from_ms(int(values[CREATED_AT])),
         effective_from=_instant(values.get(EFFECTIVE_FROM)),
         name=values.get(NAME),

@@ -12,12 +12,15 @@ PARTITION_KEY: Final = "pk"
 SORT_KEY: Final = "sk"
 TTL: Final = "expires_at"
 
-# Sparse index keys on the executions table; both indexes sort by the table's own sort key,
+# Sparse index keys on the executions table; the indexes sort by the table's own sort key,
 # so that an update of a row never moves it inside an index.
 OWNER_KEY: Final = "own"
 BY_OWNER: Final = "by_owner"
 ATTENTION_KEY: Final = "att"
 NEEDS_ATTENTION: Final = "needs_attention"
+# Of executions that no slot of their job's schedule has: run by hand, backfilled, replayed.
+JOB_KEY: Final = "job"
+BY_JOB: Final = "by_job"
 
 # Jobs: definitions of recurring jobs, and idempotency keys. `by_owner` sorts by the
 # table's partition key, the job's id, which sorts by time of creation.

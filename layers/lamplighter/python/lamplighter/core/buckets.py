@@ -264,6 +264,16 @@ def owner_key_of(owner: str, id: ExecutionId | JobId) -> str:
     return owner_key(owner, place_of(id).hash % OWNER_SUFFIXES)
 
 
+def job_index_keys(job_id: JobId) -> Sequence[str]:
+    """All of the index partitions of a job's additional executions."""
+    return [owner_key(job_id, suffix) for suffix in range(OWNER_SUFFIXES)]
+
+
+def job_index_key_of(job_id: JobId, id: ExecutionId) -> str:
+    """The index partition that an additional execution of a job belongs to."""
+    return owner_key_of(job_id, id)
+
+
 def owner_of(key: str) -> str:
     """The owner whose index partition this is: the inverse of `owner_key`."""
     return key.rpartition("#")[0]

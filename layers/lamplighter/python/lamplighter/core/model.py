@@ -6,7 +6,13 @@ from enum import StrEnum
 from typing import NewType
 
 from lamplighter.core import limits
-from lamplighter.core.buckets import ExecutionId, JobId, Position, occurrence_id
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    occurrence_id,
+    one_off_job_id,
+)
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import FINAL, State
 from lamplighter.core.retry import Failure, RetryPolicy
@@ -24,6 +30,12 @@ class Trigger(StrEnum):
 
     ONE_OFF = "ONE_OFF"
     SCHEDULE = "SCHEDULE"
+    MANUAL = "MANUAL"
+    """Somebody asked for a run of the job now."""
+    BACKFILL = "BACKFILL"
+    """Somebody asked for a slot of the past to be run."""
+    REPLAY = "REPLAY"
+    """Somebody asked for an execution that ended to be run again, as a new one."""
 
 
 class MisfirePolicy(StrEnum):
@@ -33,6 +45,23 @@ class MisfirePolicy(StrEnum):
     """One run, for the latest missed slot."""
     SKIP = "SKIP"
     """None; the next slot in the future goes on."""
+
+
+class OverlapPolicy(StrEnum):
+    """What becomes of an execution whose predecessor in its job's chain has not ended."""
+
+    ALLOW = "ALLOW"
+    """It starts all the same; nobody looks."""
+    SKIP = "SKIP"
+    """It ends SKIPPED."""
+    BUFFER_ONE = "BUFFER_ONE"
+    """It waits, BLOCKED, unless one is waiting already: then it ends SKIPPED."""
+    BUFFER_ALL = "BUFFER_ALL"
+    """It waits, BLOCKED, however many do."""
+    CANCEL_OTHER = "CANCEL_OTHER"
+    """The predecessor is asked to stop; it waits until that has ended."""
+    TERMINATE_OTHER = "TERMINATE_OTHER"
+    """The predecessor is ended, its result refused; it starts once the holder has let go."""
 
 
 class JobStatus(StrEnum):
@@ -108,6 +137,7 @@ class Job:
     spec: Spec
     schedule: Schedule
     misfire: MisfirePolicy
+    overlap: OverlapPolicy = OverlapPolicy.ALLOW
     created_at: datetime
     effective_from: datetime | None = None
     """When this version replaced the one before it; None for the first. It plans no slot at or
@@ -200,7 +230,8 @@ class Execution:
     task: str
     queue: str
     spec: Spec | None
-    """The definition of a one-off; a recurring job's lies with the job."""
+    """The definition, of a one-off and of what runs otherwise than its job says; else None: it
+    lies with the job."""
     scheduled_for: datetime
     run_at: datetime
     created_at: datetime
@@ -227,6 +258,16 @@ class Execution:
     """Tries that have ended, the latest 20."""
     cancel_requested_at: datetime | None = None
     traceparent: str | None = None
+    replay_of: ExecutionId | None = None
+    """The execution that a REPLAY runs again."""
+    idempotent_as: ExecutionId | None = None
+    """The first execution of a lineage of replays with one payload; None: this one."""
+    predecessor: ExecutionId | None = None
+    """The execution before it in its job's chain; None where the job allows overlap."""
+    blocker: ExecutionId | None = None
+    """What it waits for, BLOCKED, or was SKIPPED for."""
+    waiters: frozenset[ExecutionId] = frozenset()
+    """BLOCKED executions that are to be woken when it has ended."""
 
     def __post_init__(self) -> None:
         running = self.state is State.RUNNING
@@ -239,6 +280,21 @@ class Execution:
     def due_at(self) -> datetime:
         """No try starts before this instant."""
         return self.next_run_at or self.run_at
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try, and for every replay with the same payload."""
+        return self.idempotent_as or self.id
+
+    @property
+    def payload_home(self) -> JobId:
+        """Whose item a large payload is: the job's, or its own where it has a spec of its own."""
+        return self.job_id if self.spec is None else one_off_job_id(self.id)
+
+    @property
+    def is_additional(self) -> bool:
+        """Whether no slot of its job's schedule leads to it: by hand, backfilled, replayed."""
+        return self.trigger in {Trigger.MANUAL, Trigger.BACKFILL, Trigger.REPLAY}
 
     @property
     def is_final(self) -> bool:

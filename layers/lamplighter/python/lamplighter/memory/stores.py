@@ -165,7 +165,9 @@ class MemoryExecutions:
         with self._tables.lock:
             row = self._held(after.id, token)
             self._tables.check_version(row, job_version)
-            return self._write(replace(after, cancel_requested_at=row.cancel_requested_at))
+            return self._write(
+                replace(after, cancel_requested_at=row.cancel_requested_at, waiters=row.waiters)
+            )
 
     def end(
         self, before: Execution, after: Execution, *, job_version: int | None = None
@@ -175,7 +177,8 @@ class MemoryExecutions:
             if row is None or (row.state, row.attempt) != (before.state, before.attempt):
                 return Refusal(found=row)
             self._tables.check_version(row, job_version)
-            return self._write(after)
+            requested = row.cancel_requested_at or after.cancel_requested_at
+            return self._write(replace(after, cancel_requested_at=requested, waiters=row.waiters))
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         with self._tables.lock:
@@ -207,6 +210,17 @@ class MemoryExecutions:
     ) -> Sequence[ExecutionId]:
         with self._tables.lock:
             rows = [row.id for row in self._tables.executions.values() if row.owner == owner]
+        return _newest(rows, before, limit)
+
+    def additional_of(
+        self, job: JobId, *, before: Position | None, limit: int
+    ) -> Sequence[ExecutionId]:
+        with self._tables.lock:
+            rows = [
+                row.id
+                for row in self._tables.executions.values()
+                if row.job_id == job and row.is_additional
+            ]
         return _newest(rows, before, limit)
 
     def needing_attention(

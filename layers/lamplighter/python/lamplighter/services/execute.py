@@ -216,7 +216,7 @@ def _refuse(
 def _payload(ports: Ports, claimed: Execution, spec: Spec) -> str:
     if spec.payload.text is not None:
         return spec.payload.text
-    return ports.executions.get_payload(claimed.job_id, spec.payload.version)
+    return ports.executions.get_payload(claimed.payload_home, spec.payload.version)
 
 
 def conclude(ports: Ports, claimed: Claimed, outcome: Outcome) -> Put:

@@ -360,7 +360,7 @@ def _recurring(ports: Ports, job: Job) -> Recurring:
 
 def _with_payload(ports: Ports, row: Execution, spec: Spec | None) -> Seen:
     (seen,) = _seen(ports, [row])
-    return replace(seen, payload=_payload(ports, row.job_id, spec) if spec else None)
+    return replace(seen, payload=_payload(ports, row.payload_home, spec) if spec else None)
 
 
 def _payload(ports: Ports, id: JobId, spec: Spec) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Generic, TypeVar
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import (
@@ -51,8 +52,11 @@ class NewJob:
     traceparent: str | None = None
 
 
+Made_contra = TypeVar("Made_contra", contravariant=True)
+
+
 @dataclass(frozen=True, kw_only=True)
-class IdempotencyKey:
+class IdempotencyKey(Generic[Made_contra]):
     """The caller's key, the digest of the body that it came with, and how to answer.
 
     `render` makes the JSON text that is kept with the key and given again.
@@ -60,7 +64,7 @@ class IdempotencyKey:
 
     key: str
     fingerprint: str
-    render: Callable[["Created"], str]
+    render: Callable[[Made_contra], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,9 @@ class Replayed:
     answer: str
 
 
-def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Created | Replayed:
+def submit(
+    ports: Ports, new: NewJob, key: IdempotencyKey["Created"] | None = None
+) -> Created | Replayed:
     """Make a job and its first execution; when this returns, it will run.
 
     Raises Rejected for what can never run, KeyReused when the key came with another body
@@ -93,8 +99,8 @@ def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Crea
         return _replay(ports, known, key)
     now = _whole_ms(ports.clock.now())
     created = _recurring(ports, new, now) if new.schedule else _one_off(ports, new, now)
-    kept_until = None if created.job else created.first.run_at + limits.PAYLOAD_KEPT
-    keep_large_payload(ports, created.job_id, new.spec.payload, kept_until=kept_until)
+    until = None if created.job else kept_until(created.first.run_at)
+    keep_large_payload(ports, created.job_id, new.spec.payload, kept_until=until)
     record = _record(new.owner, key, created, now) if key else None
     known = ports.jobs.create(first=created.first, job=created.job, key=record)
     if known is not None and key is not None:
@@ -102,6 +108,11 @@ def submit(ports: Ports, new: NewJob, key: IdempotencyKey | None = None) -> Crea
     look(ports, created.first, created.job)
     ports.telemetry.created(queue=new.spec.queue, directly=created.first.sent_directly)
     return created
+
+
+def kept_until(run_at: datetime) -> datetime:
+    """How long a payload is kept that is one execution's."""
+    return run_at + limits.PAYLOAD_KEPT
 
 
 def keep_large_payload(
@@ -175,7 +186,9 @@ def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
     return Created(job_id=id, job=job, first=first)
 
 
-def _record(owner: Owner, key: IdempotencyKey, created: Created, now: datetime) -> KeyRecord:
+def _record(
+    owner: Owner, key: IdempotencyKey[Created], created: Created, now: datetime
+) -> KeyRecord:
     return KeyRecord(
         owner=owner,
         key=key.key,
@@ -186,7 +199,7 @@ def _record(owner: Owner, key: IdempotencyKey, created: Created, now: datetime) 
     )
 
 
-def _replay(ports: Ports, known: KeyRecord, key: IdempotencyKey) -> Replayed:
+def _replay(ports: Ports, known: KeyRecord, key: IdempotencyKey[Created]) -> Replayed:
     if known.fingerprint != key.fingerprint:
         raise KeyReused(reason="this idempotency key was used with another body")
     _look_again(ports, known.job_id)

@@ -63,12 +63,10 @@ class Context:
     run_at: datetime
     deadline: datetime
     """When the job's time-out ends this call: aware, UTC."""
+    idempotency_key: str
+    """For services that accept such a key: the same for every try of this execution, and for
+    every replay of it with the same payload."""
     signal: StopSignal = field(default_factory=StopSignal, repr=False)
-
-    @property
-    def idempotency_key(self) -> str:
-        """The same for every try of this execution: for services that accept such a key."""
-        return self.execution_id
 
     @property
     def stopped(self) -> bool:

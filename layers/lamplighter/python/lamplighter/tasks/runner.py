@@ -102,6 +102,7 @@ class TaskRunner:
             scheduled_for=execution.scheduled_for,
             run_at=execution.run_at,
             deadline=self._clock.now() + claimed.spec.timeout,
+            idempotency_key=execution.idempotency_key,
             signal=signal,
         )
 
