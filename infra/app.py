@@ -41,6 +41,10 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         target=chosen.target,
         stage=chosen.stage,
         shell_owners=chosen.shell_owners,
+        http_owners=chosen.http_owners,
+        http_allow=chosen.http_allow,
+        http_signing_secret=chosen.http_signing_secret,
+        quotas=chosen.quotas,
     )
     if chosen.issuer_is_missing:
         Annotations.of(scheduler).add_warning_v2(

@@ -1,5 +1,6 @@
 """What a deployment chooses: the CDK context, read once and complete."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from infra.components.api import Authentication
 from infra.components.job_scheduler import LOCAL
 from infra.components.layers import TaskSource
 from infra.paths import ROOT
+from lamplighter.core.quotas import Quotas
 
 PRODUCTION: Final = "prod"
 STAGES: Final = (LOCAL, "dev", PRODUCTION)
@@ -35,6 +37,10 @@ class Configuration:
     authentication: Authentication
     tasks: TaskSource
     shell_owners: tuple[str, ...]
+    http_owners: tuple[str, ...]
+    http_allow: tuple[str, ...]
+    http_signing_secret: str
+    quotas: Quotas
 
     @classmethod
     def of(cls, node: Node) -> "Configuration":
@@ -58,6 +64,10 @@ class Configuration:
                 folder=_folder(node, "tasks_folder"), module=_text(node, "tasks_module")
             ),
             shell_owners=_list(node, "shell_owners"),
+            http_owners=_list(node, "http_owners"),
+            http_allow=_list(node, "http_allow"),
+            http_signing_secret=_text(node, "http_signing_secret"),
+            quotas=_quotas(node),
         )
 
     @property
@@ -83,6 +93,15 @@ def _folder(node: Node, name: str) -> Path:
 def _list(node: Node, name: str) -> tuple[str, ...]:
     """Comma-separated."""
     return tuple(part.strip() for part in _text(node, name).split(",") if part.strip())
+
+
+def _quotas(node: Node) -> Quotas:
+    """JSON, as text, which is all that `-c` can say, or as it is in `cdk.json`."""
+    value = node.try_get_context("quotas")
+    try:
+        return Quotas.from_json(value if isinstance(value, str) else json.dumps(value))
+    except ValueError as error:
+        raise ValueError(f"context quotas: {error}") from error
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

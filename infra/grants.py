@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 
 
@@ -19,6 +22,16 @@ def on_items(table: dynamodb.ITable, *actions: str) -> iam.PolicyStatement:
 
 def query_index(table: dynamodb.ITable, *names: str) -> iam.PolicyStatement:
     return _allow(["dynamodb:Query"], [f"{table.table_arn}/index/{name}" for name in names])
+
+
+def on_objects(bucket: s3.IBucket, *actions: str) -> iam.PolicyStatement:
+    """`GetObjectVersion`, `PutObject`, … of any key: owners are kept apart by the code."""
+    return _allow([f"s3:{action}" for action in actions], [bucket.arn_for_objects("*")])
+
+
+def tell_what_is_missing(bucket: s3.IBucket) -> iam.PolicyStatement:
+    """Without it S3 answers 403 for what is not there, as for what is not allowed."""
+    return _allow(["s3:ListBucket"], [bucket.bucket_arn])
 
 
 def consume(*queues: sqs.IQueue) -> iam.PolicyStatement:
@@ -37,6 +50,16 @@ def send(*queues: sqs.IQueue) -> iam.PolicyStatement:
 
 def look_at_depth(*queues: sqs.IQueue) -> iam.PolicyStatement:
     return _on_queues(["GetQueueAttributes"], queues)
+
+
+def read_secret(secret: secretsmanager.ISecret) -> iam.PolicyStatement:
+    if secret.secret_full_arn is None:
+        raise ValueError("a secret without its complete ARN needs a pattern")
+    return _allow(["secretsmanager:GetSecretValue"], [secret.secret_full_arn])
+
+
+def decrypt(key: kms.IKey) -> iam.PolicyStatement:
+    return _allow(["kms:Decrypt"], [key.key_arn])
 
 
 def write_logs(group: logs.ILogGroup) -> iam.PolicyStatement:

@@ -33,7 +33,7 @@ access = Access(
     requires_scopes=settings.requires_scopes,
     scope_prefix=settings.scope_prefix,
 )
-api = Api(wired.ports, lanes=settings.queues, access=access, report=report)
+api = Api(wired.ports, lanes=settings.queues, access=access, report=report, http=settings.http)
 
 
 def handle(event: Event, context: LambdaContext) -> dict[str, Any]:

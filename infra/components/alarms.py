@@ -61,6 +61,30 @@ class Alarms(Construct):
             description="The sweep repaired what should have happened by itself: a lost message "
             "or a crashed worker. Nothing is lost; look for the cause.",
         )
+        self._alarm(
+            "OccurrencesMissed",
+            _ours("missed_not_run", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="Occurrences were missed and are not run, as their jobs' misfire policies "
+            "say: dispatch was down. The log's passed_over lines tell which.",
+        )
+        self._alarm(
+            "OccurrencesUnaccounted",
+            _ours("missed", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="A job's ledger has occurrences that neither ran nor have a reason. The "
+            "log's missed lines tell of which job: ask for its ledger, then look at dispatch.",
+        )
+        self._alarm(
+            "DefinitionsUnreadable",
+            _ours("unreadable_definitions", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="A job's schedule cannot be read by this release, so its executions wait. "
+            "The log's definition_unreadable lines tell which: edit it, or go back a release.",
+        )
 
     def of_dead_letters(self, id: str, queue: sqs.IQueue, *, minutes: int, means: str) -> None:
         self._alarm(

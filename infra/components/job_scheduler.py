@@ -14,11 +14,14 @@ from infra.components.alarms import Alarms
 from infra.components.api import Authentication, SchedulerApi, Throttle
 from infra.components.functions import NAMESPACE, SERVICE, Handler, Platform
 from infra.components.layers import SchedulerLayers, TaskSource
+from infra.components.payloads import arn_in_findings
 from infra.components.queues import DEFAULT_LANES, Lane, LaneQueue, WorkQueue
 from infra.components.tables import SchedulerTables
+from infra.components.targets import HttpTargets
 from infra.components.tick import Tick
 from lamplighter.aws import schema
 from lamplighter.core import limits
+from lamplighter.core.quotas import Quotas
 
 LOCAL = "local"
 
@@ -51,15 +54,20 @@ class JobScheduler(Construct):
         shards: int = limits.DEFAULT_SHARDS,
         partitions: int = limits.DEFAULT_PARTITIONS,
         shell_owners: Sequence[str] = (),
+        http_targets: HttpTargets | None = None,
+        quotas: Quotas | None = None,
         throttle: Throttle | None = None,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         alarm_topic: sns.ITopic | None = None,
     ) -> None:
-        _check(tables, deletion_protection, lanes, shards, partitions, stage, shell_owners)
+        _check(tables, deletion_protection, lanes, shards, partitions)
+        _check_local(stage, shell_owners, http_targets)
         super().__init__(scope, id)
         self.tables = tables or SchedulerTables(
             self, "Tables", deletion_protection=bool(deletion_protection)
         )
+        self._http_targets = http_targets
+        self._quotas = (quotas or Quotas()).to_json()
         self._lanes = {lane.name: lane for lane in lanes}
         self._layout = {
             "LAMPLIGHTER_SHARDS": str(shards),
@@ -164,6 +172,7 @@ class JobScheduler(Construct):
     def _worker(self, lane: Lane, tasks_module: str, shell_owners: Sequence[str]) -> Handler:
         queue = self.lane_queues[lane.name].queue
         shell = {"LAMPLIGHTER_SHELL_OWNERS": ",".join(shell_owners)} if shell_owners else {}
+        http = self._http_targets
         handler = Handler(
             self,
             f"{lane.name.title()}Worker",
@@ -177,17 +186,23 @@ class JobScheduler(Construct):
             feeds_itself=True,  # a retry goes back into the lane
             environment={
                 **shell,
+                **({**http.rules, **http.signing} if http else {}),
                 "LAMPLIGHTER_JOBS_TABLE": self.tables.jobs.table_name,
-                "LAMPLIGHTER_QUEUES": self._json_of({lane.name: queue}),
+                "LAMPLIGHTER_PAYLOADS_BUCKET": self.tables.payloads.bucket_name,
+                "LAMPLIGHTER_QUEUES": self.queue_urls(),
                 "LAMPLIGHTER_LANE": lane.name,
                 "LAMPLIGHTER_TASKS": tasks_module,
             },
             statements=[
                 grants.on_items(self.tables.executions, "GetItem", "PutItem", "UpdateItem"),
                 grants.on_items(self.tables.jobs, "GetItem", "ConditionCheckItem"),
+                *(http.statements if http else []),
+                grants.on_objects(self.tables.payloads, "GetObjectVersion"),
+                grants.tell_what_is_missing(self.tables.payloads),
                 grants.consume(queue),
                 grants.hide(queue),
-                grants.send(queue),
+                # Whoever ends an execution wakes what waits for it, in whichever lane that is.
+                grants.send(*self._lane_targets),
             ],
         )
         handler.consume(
@@ -234,14 +249,21 @@ class JobScheduler(Construct):
                 **self._layout,
                 "LAMPLIGHTER_JOBS_TABLE": jobs.table_name,
                 "LAMPLIGHTER_CONTROL_TABLE": control.table_name,
+                "LAMPLIGHTER_PAYLOADS_BUCKET": self.tables.payloads.bucket_name,
                 "LAMPLIGHTER_QUEUES": self.queue_urls(),
                 "LAMPLIGHTER_OWNER_CLAIM": authentication.owner_claim,
                 "LAMPLIGHTER_REQUIRE_SCOPES": str(authentication.require_scopes).lower(),
                 "LAMPLIGHTER_SCOPE_PREFIX": authentication.scope_prefix,
+                **(self._http_targets.rules if self._http_targets else {}),
+                **({"LAMPLIGHTER_QUOTAS": self._quotas} if self._quotas else {}),
             },
             layers=[self._layers.swagger],
             statements=[
-                grants.on_items(executions, "GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+                grants.on_items(
+                    executions,
+                    *("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+                    "ConditionCheckItem",
+                ),
                 grants.query_index(
                     executions, schema.BY_OWNER, schema.NEEDS_ATTENTION, schema.BY_JOB
                 ),
@@ -252,6 +274,10 @@ class JobScheduler(Construct):
                 ),
                 grants.query_index(jobs, schema.JOBS_BY_OWNER),
                 grants.on_items(control, "GetItem", "BatchGetItem", "PutItem"),
+                grants.on_objects(
+                    self.tables.payloads, "PutObject", "GetObject", "GetObjectVersion"
+                ),
+                grants.tell_what_is_missing(self.tables.payloads),
                 grants.send(*self._lane_targets),
             ],
         )
@@ -278,6 +304,15 @@ class JobScheduler(Construct):
 
     def _acknowledge(self) -> None:
         """What cdk-nag finds and we mean."""
+        objects = f"{arn_in_findings(self, self.tables.payloads)}/*"
+        for handler in (self.api_handler, *self.workers.values()):
+            Validations.of(handler).acknowledge(
+                Acknowledgment(
+                    id=f"AwsSolutions-IAM5[Resource::{objects}]",
+                    reason="Any object of the one bucket that holds payloads and nothing else: an "
+                    "owner's prefix is known when a job is, not when a role is made.",
+                )
+            )
         for route in self.api.open_routes:
             Validations.of(route).acknowledge(
                 Acknowledgment(
@@ -299,8 +334,6 @@ def _check(
     lanes: Sequence[Lane],
     shards: int,
     partitions: int,
-    stage: str,
-    shell_owners: Sequence[str],
 ) -> None:
     if tables is not None and deletion_protection is not None:
         raise ValueError("tables or deletion_protection, not both: the tables have theirs")
@@ -313,5 +346,11 @@ def _check(
         raise ValueError(f"{shards} shards: not in 1-{limits.MAX_SHARDS}")
     if not 1 <= partitions <= shards:
         raise ValueError(f"{partitions} partitions: not in 1-{shards}, the number of shards")
+
+
+def _check_local(stage: str, shell_owners: Sequence[str], http_targets: HttpTargets | None) -> None:
+    """What no deployed Lambda may do."""
+    if http_targets and http_targets.allow_loopback and stage != LOCAL:
+        raise ValueError(f"allow_loopback in stage {stage!r}: a Lambda's own runtime answers there")
     if shell_owners and stage != LOCAL:
         raise ValueError(f"shell_owners in stage {stage!r}: a deployed Lambda runs no shell")

@@ -1,9 +1,10 @@
-"""The three tables. Names of keys and indexes come from the code that queries them."""
+"""The three tables, and the bucket beside them. Names come from the code that queries them."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
+from infra.components.payloads import PayloadBucket
 from lamplighter.aws import schema
 
 
@@ -29,6 +30,8 @@ class SchedulerTables(Construct):
 
         # A handful of items; restored together with the others, so that watermarks fit the rows.
         self.control = self._table("Control")
+
+        self.payloads = PayloadBucket(self, "Payloads").bucket
 
     def _table(self, id: str) -> dynamodb.Table:
         return dynamodb.Table(

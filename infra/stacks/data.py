@@ -7,13 +7,13 @@ from infra.components.tables import SchedulerTables
 
 
 class DataStack(Stack):
-    """The tables alone, so that everything else can be taken down and put up again."""
+    """What is durable alone, so that everything else can be taken down and put up again."""
 
     def __init__(self, scope: Construct, id: str, *, production: bool) -> None:
         super().__init__(
             scope,
             id,
-            description="Lamplighter: tables",
+            description="Lamplighter: tables, and the bucket of large payloads",
             termination_protection=production,
             analytics_reporting=False,
         )
@@ -24,3 +24,4 @@ class DataStack(Stack):
             ("ControlTable", self.tables.control),
         ):
             CfnOutput(self, name, value=table.table_name)
+        CfnOutput(self, "PayloadsBucket", value=self.tables.payloads.bucket_name)

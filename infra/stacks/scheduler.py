@@ -8,6 +8,8 @@ from infra.components.api import Authentication
 from infra.components.job_scheduler import JobScheduler
 from infra.components.layers import TaskSource
 from infra.components.tables import SchedulerTables
+from infra.components.targets import HttpTargets
+from lamplighter.core.quotas import Quotas
 
 
 class SchedulerStack(Stack):
@@ -22,6 +24,10 @@ class SchedulerStack(Stack):
         target: LambdaTarget,
         stage: str,
         shell_owners: tuple[str, ...],
+        http_owners: tuple[str, ...] = (),
+        http_allow: tuple[str, ...] = (),
+        http_signing_secret: str = "",
+        quotas: Quotas | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -38,6 +44,10 @@ class SchedulerStack(Stack):
             target=target,
             stage=stage,
             shell_owners=shell_owners,
+            http_targets=HttpTargets.chosen(
+                self, owners=http_owners, allow=http_allow, secret_arn=http_signing_secret
+            ),
+            quotas=quotas,
         )
         self._add_outputs()
 

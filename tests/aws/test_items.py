@@ -14,11 +14,13 @@ from lamplighter.core.buckets import (
     body_of,
     execution_id,
     from_ms,
+    object_key,
     occurrence_id,
     one_off_job_id,
     owner_key_of,
     recurring_job_id,
 )
+from lamplighter.core.catch_up import CatchUp, CaughtUp
 from lamplighter.core.lease import Grant, Intent, Kind, Layout, Work
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, State
 from lamplighter.core.model import (
@@ -27,17 +29,21 @@ from lamplighter.core.model import (
     Job,
     JobStatus,
     MisfirePolicy,
+    OnDeadline,
     Owner,
     Payload,
+    PayloadRef,
     Pointer,
     PointerKind,
     Spec,
     Token,
     Trigger,
 )
+from lamplighter.core.outcome import moved
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
+from lamplighter.core.targets import HttpTarget
 from lamplighter.ports import KeyRecord
 from tests.support.rows import (
     OWNER,
@@ -50,6 +56,7 @@ from tests.support.rows import (
     retry_pointer,
     running,
     s,
+    spec,
     succeeded,
 )
 from tests.support.sizes import item_size
@@ -78,18 +85,65 @@ attempts = st.builds(
     state=st.sampled_from(State),
     error=st.none() | failures,
 )
+error_names = st.lists(st.from_regex(r"[A-Za-zÄ]{1,9}", fullmatch=True), max_size=9, unique=True)
 retries = st.builds(
     RetryPolicy,
     max_attempts=st.integers(1, 100),
     base_seconds=seconds,
     factor=st.floats(1, 100),
     max_seconds=seconds,
+    jitter=st.floats(0, 1),
+    retry_on=error_names.map(lambda found: tuple(found[::2])),
+    no_retry_on=error_names.map(lambda found: tuple(found[1::2])).map(
+        lambda found: tuple(f"not_{name}" for name in found)
+    ),
+    honor_retry_after=st.booleans(),
 )
+numbers = st.integers(1, 2**52)
 payloads = st.one_of(
     st.text(max_size=40).map(lambda text: Payload.of(text.encode("ascii", "ignore").decode())),
-    st.builds(Payload, text=st.none(), bytes=st.integers(513, 65_536), version=st.integers(1, 999)),
+    st.builds(Payload, text=st.none(), bytes=st.integers(513, 65_536), version=numbers),
+    st.builds(
+        PayloadRef,
+        key=names,
+        version_id=names,
+        sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
+        size=st.integers(1, limits.PAYLOAD_REF_MAX_BYTES),
+    ).map(Payload.referring),
 )
-specs = st.builds(Spec, task=names, queue=names, payload=payloads, retry=retries, timeout=durations)
+task_specs = st.builds(
+    Spec,
+    task=names,
+    queue=names,
+    payload=payloads,
+    retry=retries,
+    timeout=durations,
+    deadline=st.none() | durations,
+    on_deadline=st.sampled_from(OnDeadline),
+)
+catch_ups = st.builds(
+    CatchUp,
+    threshold=durations,
+    window=st.integers(60_000, 31_622_400_000).map(lambda ms: timedelta(milliseconds=ms)),
+    most=st.integers(1, limits.CATCHUP_MAX_LIMIT),
+    spread=st.integers(0, 600_000).map(lambda ms: timedelta(milliseconds=ms)),
+)
+places = st.builds(CaughtUp, decided_at=instants, number=st.integers(0, 999), step=durations)
+
+header_names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8).map("x-{}".format)
+header_values = st.text("abc :=?*", max_size=20).map(str.strip)
+targets = st.builds(
+    HttpTarget,
+    url=st.text("abc/?=&%.-", max_size=40).map("https://svc.example.com:8443/{}".format),
+    method=st.sampled_from(["POST", "PUT", "PATCH"]),
+    headers=st.dictionaries(header_names, header_values, max_size=5).map(
+        lambda headers: tuple(headers.items())
+    ),
+)
+of_targets = st.builds(
+    lambda spec, target: replace(spec, target=target, task=target.task_name), task_specs, targets
+)
+specs = task_specs | of_targets
 
 
 @st.composite
@@ -129,6 +183,7 @@ def executions(draw: st.DrawFn) -> Execution:
         attempts=tuple(draw(st.lists(attempts, max_size=3))),
         cancel_requested_at=draw(st.none() | instants),
         traceparent=draw(st.none() | texts),
+        caught_up=draw(st.none() | places),
     )
 
 
@@ -179,6 +234,7 @@ def test_a_pointer_is_read_back_as_it_was(pointer: Pointer) -> None:
     spec=specs,
     status=st.sampled_from(JobStatus),
     misfire=st.sampled_from(MisfirePolicy),
+    catch_up=st.just(CatchUp()) | catch_ups,
     version=st.integers(1, 10_000),
     created_at=instants,
     effective_from=st.none() | instants,
@@ -189,6 +245,7 @@ def test_a_job_is_read_back_as_it_was(
     spec: Spec,
     status: JobStatus,
     misfire: MisfirePolicy,
+    catch_up: CatchUp,
     version: int,
     created_at: datetime,
     effective_from: datetime | None,
@@ -204,6 +261,7 @@ def test_a_job_is_read_back_as_it_was(
         spec=spec,
         schedule=parse(cron="0 2 * * *", timezone="America/Chicago", seed=id),
         misfire=misfire,
+        catch_up=catch_up,
         created_at=created_at,
         effective_from=effective_from,
         name=name,
@@ -306,10 +364,73 @@ def test_a_plain_row_is_one_write_unit_from_its_put_to_its_success(row: Executio
         assert size < limits.DYNAMODB_WRITE_UNIT_BYTES, f"{version.state}: {size} bytes"
 
 
+def test_a_one_off_that_calls_a_short_url_is_one_write_unit_too() -> None:
+    target = HttpTarget(
+        url="https://hooks.example.com/v1/invoices/4821/reminders", headers=(("x-tenant", "acme"),)
+    )
+    row = plain(one_off(owner=PLAIN_OWNER, payload=INLINE_PAYLOAD[:200]))
+    assert row.spec is not None
+    spec = replace(row.spec, task=target.task_name, target=target)
+
+    size = item_size(items.marshal(items.execution_values(replace(row, task=spec.task, spec=spec))))
+
+    assert size < limits.DYNAMODB_WRITE_UNIT_BYTES
+
+
 def test_a_recurring_row_is_less_than_half_a_unit() -> None:
     row = finished_by_lambda(plain(occurrence(recurring(owner=PLAIN_OWNER))))
 
     assert item_size(items.marshal(items.execution_values(row))) < 650
+
+
+def test_what_catches_up_and_expires_as_by_default_costs_no_byte() -> None:
+    job = recurring()
+    of_job, of_row = (
+        items.marshal(items.job_values(job)),
+        items.marshal(items.execution_values(occurrence(job))),
+    )
+
+    assert items.CATCH_UP not in of_job
+    assert items.CAUGHT_UP not in of_row
+    assert items.job_from(items.unmarshal(of_job)).catch_up == CatchUp()
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (RetryPolicy(), "[5,1,2,3600]"),
+        (RetryPolicy(jitter=0, honor_retry_after=False), '[5,1,2,3600,{"h":false,"j":0}]'),
+        (RetryPolicy(no_retry_on=("KeyError",)), '[5,1,2,3600,{"n":["KeyError"]}]'),
+    ],
+    ids=["by default", "numbers", "a list"],
+)
+def test_a_retry_policy_is_stored_with_what_is_not_by_default(
+    policy: RetryPolicy, text: str
+) -> None:
+    """A policy from before there was more than four numbers is read as what it was."""
+    row = replace(one_off(), spec=spec(retry=policy))
+
+    stored = through_dynamodb(items.execution_values(row))
+
+    assert stored[items.SPEC]["r"] == text
+    assert items.execution_from(stored) == row
+
+
+def test_a_row_whose_payload_lies_in_the_bucket_is_no_larger_than_one_with_its_own() -> None:
+    inline = plain(one_off(owner=PLAIN_OWNER, payload=INLINE_PAYLOAD))
+    assert inline.spec
+    # As long as S3 makes them.
+    ref = PayloadRef(
+        key=object_key(PLAIN_OWNER, "f" * 32) or "", version_id="v" * 32, sha256="0" * 64, size=1
+    )
+    row = replace(inline, spec=replace(inline.spec, payload=Payload.referring(ref)))
+
+    values = items.execution_values(row)
+
+    assert items.execution_from(items.unmarshal(items.marshal(values))) == row
+    assert item_size(items.marshal(values)) < item_size(
+        items.marshal(items.execution_values(inline))
+    )
 
 
 def test_a_payload_over_512_bytes_is_not_in_the_row() -> None:
@@ -337,6 +458,26 @@ def test_a_row_gets_its_end_of_life_when_it_is_final(state: State) -> None:
     expected = int((T + limits.EXECUTION_KEPT).timestamp()) if state in FINAL else None
     assert values[schema.TTL] == expected
     assert (values[schema.ATTENTION_KEY] is not None) == (state in NEEDS_ATTENTION)
+
+
+def test_a_row_that_was_moved_is_in_no_list_and_outlives_the_one_that_it_leads_to() -> None:
+    run_at = T + timedelta(days=3000)
+    row = moved(one_off(), to=execution_id(run_at, 0, 2), now=T)
+
+    values = items.execution_values(row)
+
+    assert items.execution_from(values) == row
+    assert values[schema.OWNER_KEY] is None
+    assert values[schema.TTL] == (run_at + limits.PAYLOAD_KEPT).timestamp()
+    assert items.moved_values(row).items() <= values.items()
+
+
+def test_the_row_that_a_job_s_id_leads_to_outlives_each_further_place_too() -> None:
+    run_at = T + timedelta(days=3000)
+
+    values = items.leading_values(execution_id(run_at, 0, 3))
+
+    assert values[schema.TTL] == (run_at + limits.PAYLOAD_KEPT).timestamp()
 
 
 def test_lives_end_in_whole_seconds_and_never_early() -> None:

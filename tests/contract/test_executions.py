@@ -13,11 +13,20 @@ from lamplighter.core.buckets import (
     execution_id_at,
     through,
 )
+from lamplighter.core.catch_up import CaughtUp
 from lamplighter.core.errors import LostClaim, VersionMoved
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, Event, State
 from lamplighter.core.limits import PAYLOAD_MAX_BYTES
-from lamplighter.core.model import Execution, Owner, Payload, Pointer, Token
-from lamplighter.core.outcome import Refused, ended, taken_over
+from lamplighter.core.model import (
+    Arrival,
+    Execution,
+    Owner,
+    Payload,
+    Pointer,
+    Token,
+    Trigger,
+)
+from lamplighter.core.outcome import Refused, Succeeded, ended, put_off, taken_over
 from lamplighter.core.retry import Kind
 from lamplighter.ports import Page, Refusal
 from tests.contract.racing import race
@@ -34,6 +43,7 @@ from tests.support.rows import (
     Change,
     T,
     after,
+    beside,
     blocked,
     cancelled,
     check_pointer,
@@ -83,6 +93,17 @@ def test_what_was_put_is_read_back_as_it_was(world: World) -> None:
     assert [*world.executions.put(rows)] == rows
 
     assert [world.executions.get(row.id) for row in rows] == rows
+
+
+def test_a_place_in_a_catch_up_is_kept_and_delays_no_claim(world: World) -> None:
+    place = CaughtUp(decided_at=T + s(3600), number=7, step=s(0.6))
+    row = replace(occurrence(recurring()), caught_up=place)
+
+    assert [*world.executions.put([row])] == [row]
+    won = claim(world, row, now=T + s(3601))
+
+    assert isinstance(won, Execution)
+    assert won.caught_up == place
 
 
 def test_no_row_is_none(world: World) -> None:
@@ -458,6 +479,57 @@ def test_a_claimed_row_is_running_under_the_token(world: World) -> None:
         first_started_at=T,
     )
     assert world.executions.get(row.id) == won
+
+
+def test_how_its_message_came_is_kept_with_a_try(world: World) -> None:
+    row = one_off()
+    world.executions.put([row])
+    first = Arrival(sent_at=T - s(60), received_at=T + s(0.002))
+    second = Arrival(sent_at=T - s(60), received_at=T + s(39.5))
+
+    won = world.executions.claim(
+        row.id,
+        attempt=1,
+        token=TOKEN,
+        worker=WORKER,
+        now=T + s(0.01),
+        lease_until=T + LEASE,
+        arrival=first,
+    )
+    assert isinstance(won, Execution)
+    taken = world.executions.take_over(
+        won,
+        token=OTHER_TOKEN,
+        worker=WORKER,
+        now=T + s(40),
+        lease_until=T + s(70),
+        arrival=second,
+    )
+
+    assert isinstance(taken, Execution)
+    assert (won.arrival, taken.arrival) == (first, second)
+    done = world.executions.settle(succeeded(taken), token=OTHER_TOKEN)
+    assert [attempt.arrival for attempt in done.attempts] == [first, second]
+    assert world.executions.get(row.id) == done
+
+
+def test_which_version_of_its_task_ran_is_kept_with_a_try(world: World) -> None:
+    held = claimed(world, one_off())
+
+    done = world.executions.settle(after(held, Succeeded(result="1", version=3)), token=TOKEN)
+
+    assert [attempt.handler_version for attempt in done.attempts] == [3]
+    assert world.executions.get(held.id) == done
+
+
+def test_a_claim_that_led_to_no_handler_is_no_start(world: World) -> None:
+    held = claimed(world, one_off())
+
+    world.executions.settle(put_off(held, until=T + s(30), reason="no answer"), token=TOKEN)
+
+    found = world.executions.get(held.id)
+    assert found is not None
+    assert found.first_started_at is None
 
 
 def test_a_blocked_row_can_be_claimed(world: World) -> None:
@@ -903,6 +975,35 @@ def test_an_end_with_the_job_s_version_is_refused_when_the_row_has_moved(world: 
     )
 
 
+@pytest.mark.parametrize("version", [None, 1])
+def test_an_end_that_its_owner_asked_for_says_so_and_stays(
+    world: World, version: int | None
+) -> None:
+    job = recurring()
+    row = occurrence(job)
+    world.jobs.create(first=row, job=job)
+    asked_for = replace(cancelled(row), cancel_requested_at=T)
+
+    assert world.executions.end(row, asked_for, job_version=version) == asked_for
+
+    assert world.executions.get(row.id) == asked_for
+    assert [*world.executions.put([occurrence(revised(job))])] == [asked_for]
+
+
+def test_an_end_that_was_asked_for_before_keeps_that_instant(world: World) -> None:
+    held = claimed(world, one_off())
+    world.executions.request_cancel(held.id, now=T + s(1))
+    waiting = put_off(held, until=T + s(20), reason="no answer")
+    waiting = world.executions.settle(waiting, token=TOKEN)
+
+    over = ended(waiting, Event.CANCEL, now=T + s(9), reason="not needed any more")
+    answer = world.executions.end(waiting, replace(over, cancel_requested_at=T + s(9)))
+
+    assert isinstance(answer, Execution)
+    assert answer.cancel_requested_at == T + s(1)
+    assert world.executions.get(held.id) == answer
+
+
 # Asking a running one to stop, and counting what could not be delivered.
 
 
@@ -912,6 +1013,15 @@ def test_a_running_row_can_be_asked_to_stop(world: World) -> None:
     asked = world.executions.request_cancel(held.id, now=T + s(5))
 
     assert asked == replace(held, cancel_requested_at=T + s(5))
+    assert world.executions.get(held.id) == asked
+
+
+def test_asked_to_stop_again_it_was_asked_at_the_first_instant(world: World) -> None:
+    held = claimed(world, one_off())
+    asked = world.executions.request_cancel(held.id, now=T + s(5))
+
+    assert world.executions.request_cancel(held.id, now=T + s(6)) == asked
+
     assert world.executions.get(held.id) == asked
 
 
@@ -1034,6 +1144,67 @@ def test_owners_with_awkward_names_see_their_own_rows_only(world: World, name: s
 
     assert [*listed] == [rows[Owner(name)].id]
     assert world.executions.get(listed[0]) == rows[Owner(name)]
+
+
+# What runs beside a job's schedule.
+
+
+def test_a_jobs_executions_beside_its_schedule_are_listed_newest_first(world: World) -> None:
+    job, other = recurring(), recurring(n=2)
+    rows = [
+        beside(job.id, T + s(n), trigger=trigger, shard=n % 4, n=n)
+        for n, trigger in enumerate((Trigger.MANUAL, Trigger.BACKFILL, Trigger.REPLAY) * 3)
+    ]
+    world.executions.put([*rows, beside(other.id, n=77), occurrence(job), one_off(n=78)])
+
+    listed = world.executions.additional_of(job.id, before=None, limit=100)
+
+    assert [*listed] == [row.id for row in reversed(rows)]
+    assert [world.executions.get(id) for id in listed] == [*reversed(rows)]
+
+
+def test_the_replays_of_a_one_off_are_beside_it_and_it_is_not(world: World) -> None:
+    first = one_off()
+    replay = beside(first.job_id, T + s(5), trigger=Trigger.REPLAY, n=2)
+    world.executions.put([first, replay])
+
+    listed = world.executions.additional_of(first.job_id, before=None, limit=10)
+
+    assert [*listed] == [replay.id]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
+def test_pages_of_what_ran_beside_a_schedule_hold_all_of_it_once(world: World, limit: int) -> None:
+    job = recurring()
+    # Three at each instant: a page may end between them.
+    rows = [beside(job.id, T + s(n // 3), shard=n % 4, n=n) for n in range(12)]
+    world.executions.put(rows)
+
+    listed: list[ExecutionId] = []
+    position = None
+    while page := world.executions.additional_of(job.id, before=position, limit=limit):
+        listed += page
+        position = body_of(page[-1])
+        if len(page) < limit:
+            break
+
+    assert listed == sorted((row.id for row in rows), reverse=True)
+
+
+def test_what_ran_beside_a_schedule_stays_listed_once_it_has_ended(world: World) -> None:
+    job = recurring()
+    row = beside(job.id)
+    world.executions.settle(succeeded(claimed(world, row)), token=TOKEN)
+
+    assert [*world.executions.additional_of(job.id, before=None, limit=10)] == [row.id]
+    assert [*world.executions.of_owner(OWNER, before=None, limit=10)] == [row.id]
+
+
+def test_a_job_of_which_nothing_ran_beside_its_schedule_has_none(world: World) -> None:
+    job = recurring()
+    world.executions.put([occurrence(job)])
+
+    assert [*world.executions.additional_of(job.id, before=None, limit=10)] == []
 
 
 def test_pointers_and_payloads_are_in_no_list(world: World) -> None:

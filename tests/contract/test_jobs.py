@@ -7,6 +7,7 @@ import pytest
 from lamplighter.core.buckets import body_of, one_off_job_id
 from lamplighter.core.errors import VersionMoved
 from lamplighter.core.model import Execution, Job, JobStatus, MisfirePolicy, Owner, Payload
+from lamplighter.core.retry import RetryPolicy
 from lamplighter.core.schedule import parse
 from lamplighter.ports import KeyRecord, Refusal
 from tests.contract.racing import race
@@ -27,6 +28,7 @@ from tests.support.rows import (
     revised,
     running,
     s,
+    spec,
 )
 
 
@@ -55,6 +57,23 @@ def test_a_recurring_job_is_made_with_its_first_execution(world: World) -> None:
 
     assert world.jobs.get(job.id) == job
     assert world.executions.get(occurrence(job).id) == occurrence(job)
+
+
+def test_a_retry_policy_is_kept_in_full(world: World) -> None:
+    retry = RetryPolicy(
+        jitter=0.1,
+        retry_on=("TimedOut", "OSError"),
+        no_retry_on=("FileNotFoundError",),
+        honor_retry_after=False,
+    )
+    row = replace(one_off(), spec=spec(retry=retry))
+    job = replace(recurring(n=2), spec=spec(retry=retry))
+
+    world.jobs.create(first=row)
+    world.jobs.create(first=occurrence(job), job=job)
+
+    assert world.executions.get(row.id) == row
+    assert world.jobs.get(job.id) == job
 
 
 def test_a_key_is_kept_with_its_answer(world: World) -> None:

@@ -6,23 +6,59 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import boto3
+import requests
 
+from lamplighter.aws.payloads import S3_CONFIG
 from lamplighter.aws.queue import received_from, work_of
 from lamplighter.aws.settings import SchedulerSettings
 from lamplighter.aws.wiring import CLIENT_CONFIG, wire_to
+from lamplighter.core.errors import Rejected
 from lamplighter.core.lease import Work
-from lamplighter.memory import MemoryWorld
-from lamplighter.ports import Clock, Control, Executions, Jobs, Ports, Queue, Received
+from lamplighter.memory import MemoryPayloads, MemoryWorld
+from lamplighter.ports import (
+    Clock,
+    Control,
+    Executions,
+    Jobs,
+    Payloads,
+    Ports,
+    Queue,
+    Received,
+    Upload,
+)
+from tests.support.buckets import create_bucket, delete_bucket
 from tests.support.tables import TableNames, create_tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
 LANES = ("default", "critical")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploaded:
+    """The answer to an upload."""
+
+    status: int
+    version_id: str | None
+
+
+class Bucket(Protocol):
+    """What whoever owns the bucket may do with it."""
+
+    def put(self, key: str, content: bytes) -> str:
+        """Make a version, without a digest."""
+        ...
+
+    def delete(self, key: str, version_id: str | None = None) -> None:
+        """Delete an object, whose versions stay; or one of them, for good."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +70,13 @@ class World:
     """What is visible in a lane now; it is then hidden for 900 s."""
     handed_out: Callable[[], Sequence[Work]]
     pass_time: Callable[[timedelta], None]
+    upload: Callable[[Upload, bytes], Uploaded]
+    """What a caller meets who does as they were told, with these bytes."""
+    bucket: Bucket
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.ports.payloads
 
     @property
     def executions(self) -> Executions:
@@ -63,7 +106,28 @@ def memory() -> World:
         receive=world.queue.receive,
         handed_out=lambda: [*world.queue.work],
         pass_time=world.pass_time,
+        upload=partial(_to_memory, world.payloads),
+        bucket=_InMemory(world.payloads),
     )
+
+
+def _to_memory(payloads: MemoryPayloads, upload: Upload, content: bytes) -> Uploaded:
+    try:
+        version_id = payloads.upload(upload.url, upload.headers, content)
+    except Rejected as refusal:
+        return Uploaded(status=int(str(refusal.value)), version_id=None)
+    return Uploaded(status=200, version_id=version_id)
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    payloads: MemoryPayloads
+
+    def put(self, key: str, content: bytes) -> str:
+        return self.payloads.put(key, content, has_digest=False)
+
+    def delete(self, key: str, version_id: str | None = None) -> None:
+        self.payloads.delete(key, version_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +136,7 @@ class Clients:
 
     dynamodb: "DynamoDBClient"
     sqs: "SQSClient"
+    s3: "S3Client"
 
     @classmethod
     def of(cls, endpoint_url: str | None = None) -> "Clients":
@@ -82,6 +147,9 @@ class Clients:
         return cls(
             dynamodb=session.client("dynamodb", config=CLIENT_CONFIG, endpoint_url=endpoint_url),
             sqs=session.client("sqs", config=CLIENT_CONFIG, endpoint_url=endpoint_url),
+            s3=session.client(
+                "s3", config=CLIENT_CONFIG.merge(S3_CONFIG), endpoint_url=endpoint_url
+            ),
         )
 
 
@@ -91,27 +159,31 @@ def aws(clients: Clients) -> Iterator[World]:
     prefix = uuid.uuid4().hex[:12]
     names = create_tables(clients.dynamodb, prefix)
     urls = {lane: _queue(clients.sqs, f"{prefix}-{lane}") for lane in (*LANES, "work")}
+    bucket = create_bucket(clients.s3, f"{prefix}-payloads")
     try:
-        yield _on(clients, names, urls)
+        yield _on(clients, names, urls, bucket)
     finally:
         names.delete(clients.dynamodb)
+        delete_bucket(clients.s3, bucket)
         for url in urls.values():
             clients.sqs.delete_queue(QueueUrl=url)
 
 
-def _on(clients: Clients, names: TableNames, urls: dict[str, str]) -> World:
+def _on(clients: Clients, names: TableNames, urls: dict[str, str], bucket: str) -> World:
     wired = wire_to(
         SchedulerSettings(
             stage="test",
             executions_table=names.executions,
             jobs_table=names.jobs,
             control_table=names.control,
+            payloads_bucket=bucket,
             queues={lane: urls[lane] for lane in LANES},
             work_queue_url=urls["work"],
             log_sample_rate=1.0,
         ),
         dynamodb=clients.dynamodb,
         sqs=clients.sqs,
+        s3=lambda: clients.s3,
     )
     return World(
         ports=wired.ports,
@@ -122,7 +194,34 @@ def _on(clients: Clients, names: TableNames, urls: dict[str, str]) -> World:
             work_of(record["body"]) for record in _receive(clients.sqs, urls["work"])
         ],
         pass_time=lambda duration: time.sleep(duration.total_seconds()),
+        upload=_send,
+        bucket=_OnS3(clients.s3, bucket),
     )
+
+
+def _send(upload: Upload, content: bytes) -> Uploaded:
+    # moto keeps a digest only if it is told so twice. S3 refuses any header that it knows and
+    # that was not signed, and so does the other emulator.
+    twice = {"x-amz-sdk-checksum-algorithm": "SHA256"} if ".amazonaws.com" in upload.url else {}
+    answer = requests.request(
+        upload.method, upload.url, headers={**upload.headers, **twice}, data=content, timeout=10
+    )
+    return Uploaded(status=answer.status_code, version_id=answer.headers.get("x-amz-version-id"))
+
+
+@dataclass(frozen=True)
+class _OnS3:
+    client: "S3Client"
+    name: str
+
+    def put(self, key: str, content: bytes) -> str:
+        return self.client.put_object(Bucket=self.name, Key=key, Body=content)["VersionId"]
+
+    def delete(self, key: str, version_id: str | None = None) -> None:
+        if version_id is None:
+            self.client.delete_object(Bucket=self.name, Key=key)
+        else:
+            self.client.delete_object(Bucket=self.name, Key=key, VersionId=version_id)
 
 
 def _queue(client: "SQSClient", name: str) -> str:

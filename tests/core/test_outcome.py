@@ -66,6 +66,16 @@ def test_a_permanent_failure_ends_failed() -> None:
     assert finish(Failed(failure=permanent)).state is State.FAILED
 
 
+def test_a_failure_that_its_policy_does_not_retry_ends_failed_at_its_first_try() -> None:
+    failed = Failed(failure=NO, names=("ValueError", "Exception", "BaseException"))
+    policy = RetryPolicy(no_retry_on=("ValueError",))
+
+    done = finished(HELD, failed, policy=policy, now=LATER, jitter=1.0)
+
+    assert (done.state, done.reason) == (State.FAILED, "no_retry_on has ValueError")
+    assert (done.error, done.finished_at, done.next_run_at) == (NO, LATER, None)
+
+
 def test_a_failure_after_a_cancel_was_requested_is_a_cancel() -> None:
     row = replace(HELD, cancel_requested_at=NOW)
 

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from lamplighter.api.access import Scope
-from lamplighter.api.bodies import Body, JobBody, RetryPolicyBody
+from lamplighter.api.acting import BulkBody, FilterBody, ReplayBody
+from lamplighter.api.bodies import Body, JobBody, PayloadRefBody, RetryPolicyBody, TargetBody
 from lamplighter.api.creating import BatchBody
 from lamplighter.api.operations import FILTERS, OPERATIONS
+from lamplighter.api.payloads import PayloadBody
 from lamplighter.api.preview import PreviewBody
+from lamplighter.api.running import BackfillBody, TriggerBody
 from lamplighter.api.shapes import (
     BackoffBody,
     OnceOrCronBody,
@@ -29,7 +32,9 @@ QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
 @pytest.mark.parametrize(
     "body",
     [
-        *(JobBody, RetryPolicyBody, PreviewBody, BatchBody),
+        *(JobBody, TargetBody, RetryPolicyBody, PreviewBody, BatchBody),
+        *(ReplayBody, BulkBody, FilterBody, TriggerBody, BackfillBody),
+        *(PayloadBody, PayloadRefBody),
         *(TypedJobBody, TaskIdJobBody, OnceOrCronBody, TargetedJobBody, BackoffBody),
     ],
 )

@@ -19,7 +19,8 @@ def deployed() -> Iterator[Deployed]:
     """All that the functions need, and their environment in place."""
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-        made = Deployed.on(boto3.client("dynamodb"), boto3.client("sqs"))
+        clients = boto3.client("dynamodb"), boto3.client("sqs"), boto3.client("s3")
+        made = Deployed.on(*clients)
         for name, value in made.environment.items():
             patch.setenv(name, value)
         yield made

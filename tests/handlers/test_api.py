@@ -132,6 +132,10 @@ class TestCreate:
                 "base_seconds": 0.5,
                 "factor": 3,
                 "max_seconds": 60,
+                "jitter": 0.25,
+                "retry_on": ["TimedOut", "OSError"],
+                "no_retry_on": ["FileNotFoundError"],
+                "honor_retry_after": False,
             },
             timeout_seconds=90,
             end_at="2027-01-01T00:00:00Z",
@@ -151,8 +155,14 @@ class TestCreate:
                 "base_seconds": 0.5,
                 "factor": 3,
                 "max_seconds": 60,
+                "jitter": 0.25,
+                "retry_on": ["TimedOut", "OSError"],
+                "no_retry_on": ["FileNotFoundError"],
+                "honor_retry_after": False,
             },
             "timeout_seconds": 90,
+            "deadline_seconds": None,
+            "on_deadline": "DEAD_LETTER",
             "cron": "*/15 * * * *",
             "timezone": "Asia/Kolkata",
             "dialect": None,
@@ -166,11 +176,16 @@ class TestCreate:
             "anchor": "2026-01-01T00:00:01.000Z",
             "tzdb_version": job["tzdb_version"],
             "misfire_policy": "SKIP",
-            "overlap_policy": "ALLOW",
+            "misfire_threshold_seconds": 60,
+            "catchup_window_seconds": 86_400,
+            "catchup_max": 100,
+            "catchup_spread_seconds": 60,
+            "overlap_policy": "SKIP",
             "status": "ACTIVE",
             "version": 1,
             "created_at": "2026-01-01T00:00:01.000Z",
             "next_run_at": "2026-01-01T00:15:00.000Z",
+            "schedule_error": None,
         }
         assert [one["execution_id"] for one in executions] == [made["execution_id"]]
 
@@ -186,6 +201,10 @@ class TestCreate:
             "base_seconds": 1,
             "factor": 2,
             "max_seconds": 3600,
+            "jitter": 0.5,
+            "retry_on": [],
+            "no_retry_on": [],
+            "honor_retry_after": True,
         }
 
     @pytest.mark.parametrize(
@@ -304,12 +323,38 @@ class TestRefusals:
                 {"retry_policy.max_attempts"},
             ),
             ({"task": "echo", "retry_policy": {"factor": "2"}}, {"retry_policy.factor"}),
-            ({"task": "echo", "retry_policy": {"jitter": 1}}, {"retry_policy.jitter"}),
+            ({"task": "echo", "retry_policy": {"jitter": 1.5}}, {"retry_policy.jitter"}),
+            ({"task": "echo", "retry_policy": {"jitter": True}}, {"retry_policy.jitter"}),
+            ({"task": "echo", "retry_policy": {"retry_on": "OSError"}}, {"retry_policy.retry_on"}),
+            (
+                {"task": "echo", "retry_policy": {"retry_on": ["A", "B", "C", 4]}},
+                {"retry_policy.retry_on.3"},
+            ),
+            (
+                {"task": "echo", "retry_policy": {"no_retry_on": ["A", "socket.timeout"]}},
+                {"retry_policy.no_retry_on.1"},
+            ),
+            (
+                {"task": "echo", "retry_policy": {"retry_on": ["A"], "no_retry_on": ["A"]}},
+                {"retry_policy.no_retry_on.0"},
+            ),
+            (
+                {"task": "echo", "retry_policy": {"no_retry_on": [f"E{n}" for n in range(21)]}},
+                {"retry_policy.no_retry_on"},
+            ),
+            (
+                {"task": "echo", "retry_policy": {"honor_retry_after": 1}},
+                {"retry_policy.honor_retry_after"},
+            ),
+            (
+                {"task": "echo", "retry_policy": {"honour_retry_after": True}},
+                {"retry_policy.honour_retry_after"},
+            ),
             ({"task": "echo", "retry_policy": 3}, {"retry_policy"}),
             ({"task": "echo", "timeout_seconds": 0}, {"timeout_seconds"}),
             ({"task": "echo", "timeout_seconds": 841}, {"timeout_seconds"}),
             ({"task": "echo", "timeout_seconds": 10**400}, {"timeout_seconds"}),
-            ({"task": "echo", "misfire_policy": "FIRE_ALL"}, {"misfire_policy"}),
+            ({"task": "echo", "misfire_policy": "FIRE_SOME"}, {"misfire_policy"}),
             (
                 {"task": "", "queue": "fast", "cron": "61 * * * *", "misfire_policy": "never"}
                 | {"retry_policy": {"max_seconds": -1}},
@@ -335,6 +380,7 @@ class TestRefusals:
             ({"task": "echo", "queue": "fast"}, "fast"),
             ({"task": "echo", "timeout_seconds": 0.5}, 0.5),
             ({"task": "echo", "retry_policy": {"max_attempts": True}}, True),
+            ({"task": "echo", "retry_policy": {"retry_on": ["OSError", "a.B"]}}, "a.B"),
             ({"task": "echo", "unheard_of": {"a": 1}}, "{'a': 1}"),
             ({"task": "echo", "unheard_of": "x" * 500}, "'" + "x" * 78 + "…"),
             ({"task": "echo", "unheard_of": 10**30}, str(10**30)),
@@ -625,7 +671,10 @@ class TestExecutions:
         self, acme: Caller, system: System
     ) -> None:
         failure = Failure(kind=Kind.RETRYABLE, type="OSError", message="no route")
-        outcomes: list[Outcome] = [Failed(failure=failure), Succeeded(result='{"n": 7}')]
+        outcomes: list[Outcome] = [
+            Failed(failure=failure, version=2),
+            Succeeded(result='{"n": 7}', version=3),
+        ]
         system.handler = lambda _: outcomes.pop(0)
         made = acme.create(run_at="2026-01-01T00:00:31Z", retry_policy={"base_seconds": 60})
         system.run_for(5 * MINUTE)
@@ -635,13 +684,16 @@ class TestExecutions:
         first, second = shown["attempts"]
         assert first == {
             "number": 1,
+            "queued_at": "2026-01-01T00:00:01.000Z",
             "started_at": "2026-01-01T00:00:31.000Z",
             "finished_at": "2026-01-01T00:00:31.000Z",
             "status": "RETRYING",
             "worker": "worker",
+            "handler_version": 2,
             "error": {"kind": "retryable", "type": "OSError", "message": "no route"},
         }
         assert (second["number"], second["status"], second["error"]) == (2, "SUCCEEDED", None)
+        assert second["handler_version"] == 3
         assert {name: shown[name] for name in shown if name not in {"attempts", "finished_at"}} == {
             "execution_id": made["execution_id"],
             "job_id": made["job_id"],
@@ -657,11 +709,14 @@ class TestExecutions:
             "started_at": "2026-01-01T00:00:31.000Z",
             "next_run_at": None,
             "lateness_ms": 0,
+            "lateness": {"total_ms": 0, "sending_ms": 0, "queue_ms": 0, "claim_ms": 0},
             "attempt": 2,
             "result": {"n": 7},
             "error": None,
             "reason": None,
             "cancel_requested_at": None,
+            "replay_of": None,
+            "idempotency_key": made["execution_id"],
             "traceparent": None,
         }
         assert shown["finished_at"] == second["finished_at"] > "2026-01-01T00:01"
@@ -755,10 +810,20 @@ class TestOwners:
             ("GET", "/v1/jobs/{one_off}/executions", 200),
             ("GET", "/v1/jobs/{hourly}/runs", 200),
             ("GET", "/v1/jobs/{one_off}/runs", 200),
+            ("GET", "/v1/jobs/{hourly}/ledger", 200),
+            ("GET", "/v1/jobs/{one_off}/ledger", 409),
             ("GET", "/v1/executions/{hourly_run}", 200),
             ("GET", "/v1/executions/{one_off_run}", 200),
+            ("POST", "/v1/executions/{hourly_run}/cancel", 200),
+            ("POST", "/v1/executions/{one_off_run}/cancel", 200),
+            ("POST", "/v1/executions/{hourly_run}/replay", 409),
+            ("POST", "/v1/executions/{one_off_run}/replay", 409),
+            ("PATCH", "/v1/jobs/{hourly}", 200),
+            ("PATCH", "/v1/jobs/{one_off}", 200),
             ("POST", "/v1/jobs/{hourly}/pause", 200),
             ("POST", "/v1/jobs/{hourly}/resume", 200),
+            ("POST", "/v1/jobs/{hourly}/trigger", 201),
+            ("POST", "/v1/jobs/{one_off}/trigger", 409),
             ("DELETE", "/v1/jobs/{hourly}", 204),
             ("DELETE", "/v1/jobs/{one_off}", 204),
         ],
@@ -773,10 +838,11 @@ class TestOwners:
         status: int,
     ) -> None:
         before = dict(world.tables.executions), dict(world.tables.jobs)
-        mine = event(method, path.format(**made), claims={"sub": "acme"})
-        stranger = event(method, path.format(**made), claims={"sub": "stranger"})
+        body = "{}" if method == "PATCH" else None
+        mine = event(method, path.format(**made), body=body, claims={"sub": "acme"})
+        stranger = event(method, path.format(**made), body=body, claims={"sub": "stranger"})
         nothing = {name: id[:-26] + NEVER_WAS for name, id in made.items()}
-        never_was = event(method, path.format(**nothing), claims={"sub": "acme"})
+        never_was = event(method, path.format(**nothing), body=body, claims={"sub": "acme"})
 
         theirs = acme.send(stranger)
 
@@ -823,11 +889,22 @@ class TestOwners:
             ("GET", "/v1/jobs"),
             ("GET", f"/v1/jobs/job_{NEVER_WAS}"),
             ("DELETE", f"/v1/jobs/job_{NEVER_WAS}"),
+            ("PATCH", f"/v1/jobs/job_{NEVER_WAS}"),
             ("POST", f"/v1/jobs/job_{NEVER_WAS}/pause"),
             ("POST", f"/v1/jobs/job_{NEVER_WAS}/resume"),
+            ("POST", f"/v1/jobs/job_{NEVER_WAS}/trigger"),
+            ("POST", f"/v1/jobs/job_{NEVER_WAS}/backfill"),
             ("GET", f"/v1/jobs/job_{NEVER_WAS}/executions"),
+            ("GET", f"/v1/jobs/job_{NEVER_WAS}/ledger"),
+            ("GET", "/v1/forecast"),
+            ("GET", "/v1/recovery"),
             ("GET", "/v1/executions"),
             ("GET", f"/v1/executions/ex_{NEVER_WAS}"),
+            ("POST", f"/v1/executions/ex_{NEVER_WAS}/cancel"),
+            ("POST", f"/v1/executions/ex_{NEVER_WAS}/replay"),
+            ("POST", "/v1/executions/cancel"),
+            ("POST", "/v1/executions/replay"),
+            ("POST", "/v1/payloads"),
         ],
     )
     def test_a_token_that_names_no_owner_gets_a_403(
@@ -873,8 +950,12 @@ class TestPaths:
         [
             ("PUT", "/v1/jobs", "POST, GET"),
             ("DELETE", "/v1/jobs", "POST, GET"),
-            ("POST", f"/v1/jobs/job_{NEVER_WAS}", "GET, DELETE"),
+            ("POST", f"/v1/jobs/job_{NEVER_WAS}", "GET, PATCH, DELETE"),
             ("POST", "/v1/executions", "GET"),
+            ("GET", "/v1/executions/cancel", "POST"),
+            ("DELETE", "/v1/executions/replay", "POST"),
+            ("GET", "/v1/payloads", "POST"),
+            ("GET", f"/v1/executions/ex_{NEVER_WAS}/cancel", "POST"),
             ("HEAD", "/v1/executions", "GET"),
             ("OPTIONS", "/v1/health", "GET"),
         ],

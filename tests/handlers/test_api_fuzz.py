@@ -16,8 +16,10 @@ CLAIMS = {"sub": "acme"}
 FIELDS = (
     *("task", "payload", "queue", "run_at", "cron", "rate", "at", "timezone", "dialect"),
     *("dst_gap", "dst_fold", "start_at", "end_at", "max_occurrences", "except", "name"),
-    *("misfire_policy", "retry_policy", "timeout_seconds"),
-    *("max_attempts", "base_seconds", "factor", "max_seconds"),
+    *("misfire_policy", "catch_up_policy", "catchup_max", "catchup_window_seconds"),
+    *("deadline_seconds", "on_deadline", "retry_policy", "timeout_seconds"),
+    *("max_attempts", "base_seconds", "factor", "max_seconds", "jitter"),
+    *("retry_on", "no_retry_on", "honor_retry_after"),
 )
 TEXTS = (
     *("echo", "default", "bulk", "* * * * *", "0 2 * * *", "*/15 * * * *", "@daily", "H H * * *"),
@@ -38,9 +40,14 @@ json_value = st.recursive(
 )
 GOOD: Mapping[str, tuple[object, ...]] = {
     "queue": ("default", "bulk"),
-    "retry_policy": ({}, {"max_attempts": 1}, {"base_seconds": 0.5, "factor": 1, "max_seconds": 9}),
+    "retry_policy": (
+        *({}, {"max_attempts": 1}, {"base_seconds": 0.5, "factor": 1, "max_seconds": 9}),
+        {"jitter": 0, "retry_on": ["OSError"], "no_retry_on": ["KeyError"]},
+    ),
     "timeout_seconds": (1, 840, 2.5),
-    "misfire_policy": ("FIRE_ONCE", "skip"),
+    "misfire_policy": ("FIRE_ONCE", "skip", "every"),
+    "deadline_seconds": (1, 0.5e3, 31_622_400),
+    "on_deadline": ("DEAD_LETTER", "skip"),
     "timezone": ("UTC", "Europe/Berlin", "Pacific/Apia", "Asia/Kathmandu"),
 }
 GOOD_REPEATED: Mapping[str, tuple[object, ...]] = {
@@ -49,6 +56,10 @@ GOOD_REPEATED: Mapping[str, tuple[object, ...]] = {
     "start_at": ("2026-03-01T00:00:00Z", "2026-03-01T00:00:00.5+02:00"),
     "end_at": ("2030-01-01T00:00:00Z",),
     "max_occurrences": (1, 1000),
+    "misfire_threshold_seconds": (1, 86_400),
+    "catchup_window_seconds": (60, 31_622_400),
+    "catchup_max": (1, 1000),
+    "catchup_spread_seconds": (0, 600),
     "flexible_window_seconds": (0, 600, 86_400),
     "name": ("nightly", "ü"),
 }

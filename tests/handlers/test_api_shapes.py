@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lamplighter.api.routes import Api
+from lamplighter.core.buckets import object_prefix
 from lamplighter.core.errors import Contended, Unavailable
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.sim.faults import Call, When, interposed
@@ -47,7 +48,7 @@ TARGETED_HTTP = {
     "idempotency_key": "backup-2026-07-12",
 }
 KEPT = {
-    **{name: TARGETED_HTTP[name] for name in TARGETED_HTTP.keys() - {"payload_ref", "deadline_ms"}},
+    **{name: TARGETED_HTTP[name] for name in TARGETED_HTTP.keys() - {"payload_ref"}},
     "target": {"kind": "task", "name": "backup"},
 }
 ONE_OFF = {
@@ -60,6 +61,12 @@ CANONICAL = {
     "payload": {"subscription": "s-17"},
     "cron": "0 * * * *",
     "retry_policy": {"max_attempts": 5, "base_seconds": 1},
+}
+OTHERWISE_BY_DEFAULT = {
+    "jitter": 0.5,
+    "retry_on": [],
+    "no_retry_on": [],
+    "honor_retry_after": True,
 }
 
 
@@ -220,6 +227,7 @@ class TestTargeted:
             "base_seconds": 1,
             "factor": 2,
             "max_seconds": 60,
+            **OTHERWISE_BY_DEFAULT,
         }
 
     def test_its_own_idempotency_key_is_kept(self, acme: Caller, world: MemoryWorld) -> None:
@@ -232,19 +240,32 @@ class TestTargeted:
         assert other.status == 422
         assert len(world.tables.jobs) == 1
 
-    def test_what_is_not_honoured_yet_is_refused_by_name(
+    def test_the_body_of_the_requirement_is_taken_to_the_letter(
         self, acme: Caller, world: MemoryWorld
     ) -> None:
+        """S2-A1."""
+        world.payloads.put(f"{object_prefix('acme')}abc", b'{"size":1}')
+
         answer = acme.post("/jobs", TARGETED_HTTP)
 
-        assert answer.status == 400
-        reasons = {error["field"]: error["reason"] for error in answer.json["errors"]}
-        assert reasons == {
-            "payload_ref": "a payload is not fetched by reference yet: send it as payload",
-            "deadline_ms": "a deadline is not kept yet: leave it out, and late is never never",
-            "target": 'only a task is run yet: {"kind": "task", "name": …}',
+        assert answer.status == 201
+        assert answer.json == {
+            "job_id": answer.json["job_id"],
+            "next_fire_time": "2026-07-01T20:30:00Z",
         }
-        assert not world.tables.jobs
+        job = shown(acme, answer.json["job_id"])
+        assert (job["task"], job["target"]) == ("http:svc.example.com", TARGETED_HTTP["target"])
+        assert (job["cron"], job["timezone"]) == ("0 2 * * *", "Asia/Kolkata")
+        assert (job["misfire_policy"], job["deadline_seconds"]) == ("FIRE_ONCE", 300)
+        assert job["retry_policy"] == {
+            "max_attempts": 5,
+            "base_seconds": 1,
+            "factor": 2,
+            "max_seconds": 60,
+            **OTHERWISE_BY_DEFAULT,
+        }
+        again = acme.post("/jobs", TARGETED_HTTP)
+        assert (again.json, again.headers["idempotent-replayed"]) == (answer.json, "true")
 
     @pytest.mark.parametrize(
         ("change", "field", "value"),
@@ -255,7 +276,9 @@ class TestTargeted:
             ({"backoff": {"factor": 0}}, "backoff.factor", 0),
             ({"backoff": {"base": 1}}, "backoff.base", 1),
             ({"timezone": "Asia/Calcuta"}, "timezone", "Asia/Calcuta"),
-            ({"misfire_policy": "fire_all"}, "misfire_policy", "fire_all"),
+            ({"misfire_policy": "fire_some"}, "misfire_policy", "fire_some"),
+            ({"deadline_ms": 999}, "deadline_ms", 999),
+            ({"deadline_ms": "soon"}, "deadline_ms", "soon"),
             ({"target": {"kind": "task"}}, "target.name", None),
             ({"target": {"kind": "task", "name": " "}}, "target.name", " "),
             ({"target": "backup"}, "target", "backup"),
@@ -308,6 +331,7 @@ class TestPolicies:
             *(("FIRE_ONCE", "FIRE_ONCE"), ("latest", "FIRE_ONCE"), ("fire_once", "FIRE_ONCE")),
             *(("coalesce", "FIRE_ONCE"), ("Relaxed", "FIRE_ONCE")),
             *(("skip", "SKIP"), ("none", "SKIP"), ("Ignorable", "SKIP")),
+            *(("fire_all", "FIRE_ALL"), ("every", "FIRE_ALL"), ("Strict", "FIRE_ALL")),
         ],
     )
     def test_a_misfire_policy_is_known_by_other_systems_names(
@@ -317,28 +341,125 @@ class TestPolicies:
 
         assert shown(acme, made["job_id"])["misfire_policy"] == kept
 
-    @pytest.mark.parametrize("said", ["fire_all", "every", "Strict", "never"])
-    def test_a_misfire_policy_that_dispatch_does_not_keep_is_refused(
-        self, acme: Caller, said: str
-    ) -> None:
-        answer = acme.post("/jobs", {**CANONICAL, "misfire_policy": said})
+    @pytest.mark.parametrize("field", ["misfire_policy", "catch_up_policy"])
+    def test_a_misfire_policy_that_nobody_keeps_is_refused(self, acme: Caller, field: str) -> None:
+        answer = acme.post("/jobs", {**CANONICAL, field: "never"})
 
         (error,) = answer.json["errors"]
-        assert (error["field"], error["value"]) == ("misfire_policy", said)
-        assert error["reason"] == "not one of FIRE_ONCE, SKIP"
+        assert (error["field"], error["value"]) == (field, "never")
+        assert error["reason"] == "not one of FIRE_ALL, FIRE_ONCE, SKIP"
 
-    @pytest.mark.parametrize("said", ["ALLOW", "Allow", "allow_all"])
-    def test_occurrences_may_meet_and_that_can_be_said(self, acme: Caller, said: str) -> None:
+    def test_the_misfire_policy_goes_by_two_names_that_must_agree(self, acme: Caller) -> None:
+        by_other = acme.create(rate="1 hour", catch_up_policy="every")
+        by_both = acme.create(rate="1 hour", catch_up_policy="none", misfire_policy="SKIP")
+        answer = acme.post(
+            "/jobs", {**CANONICAL, "catch_up_policy": "skip", "misfire_policy": "latest"}
+        )
+
+        assert shown(acme, by_other["job_id"])["misfire_policy"] == "FIRE_ALL"
+        assert shown(acme, by_both["job_id"])["misfire_policy"] == "SKIP"
+        (error,) = answer.json["errors"]
+        assert (error["field"], error["value"]) == ("catch_up_policy", "skip")
+
+    def test_what_is_caught_up_on_is_kept_as_it_was_said(self, acme: Caller) -> None:
+        said = {
+            "misfire_threshold_seconds": 30,
+            "catchup_window_seconds": 7200,
+            "catchup_max": 7,
+            "catchup_spread_seconds": 0,
+            "deadline_seconds": 90.5,
+            "on_deadline": "SKIP",
+        }
+
+        made = acme.create(rate="1 hour", misfire_policy="every", **said)
+        plain = acme.create(rate="1 hour")
+
+        assert shown(acme, made["job_id"]).items() >= said.items()
+        assert (
+            shown(acme, plain["job_id"]).items()
+            >= {
+                "misfire_threshold_seconds": 60,
+                "catchup_window_seconds": 86_400,
+                "catchup_max": 100,
+                "catchup_spread_seconds": 60,
+                "deadline_seconds": None,
+                "on_deadline": "DEAD_LETTER",
+            }.items()
+        )
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            *(("misfire_threshold_seconds", 0), ("misfire_threshold_seconds", 86_401)),
+            *(("catchup_window_seconds", 59), ("catchup_window_seconds", 31_622_401)),
+            *(("catchup_max", 0), ("catchup_max", 1001), ("catchup_max", "all")),
+            *(("catchup_spread_seconds", -1), ("catchup_spread_seconds", 601)),
+            *(("deadline_seconds", 0.5), ("deadline_seconds", 31_622_401)),
+            ("on_deadline", "retry"),
+        ],
+    )
+    def test_a_bound_of_a_policy_is_refused_by_name(
+        self, acme: Caller, field: str, value: object
+    ) -> None:
+        answer = acme.post("/jobs", {**CANONICAL, field: value})
+
+        (error,) = answer.json["errors"]
+        assert (error["field"], error["value"]) == (field, value)
+
+    def test_a_one_off_has_a_deadline_and_nothing_to_catch_up_on(self, acme: Caller) -> None:
+        made = acme.create(deadline_seconds=60, on_deadline="skip", misfire_policy="SKIP")
+        answer = acme.post("/jobs", {"task": "echo", "catchup_max": 3})
+
+        job = shown(acme, made["job_id"])
+        assert (job["deadline_seconds"], job["on_deadline"]) == (60, "SKIP")
+        assert answer.fields == {"catchup_max"}
+
+    def test_a_patch_may_say_either_name_of_the_misfire_policy(self, acme: Caller) -> None:
+        made = acme.create(rate="1 hour", misfire_policy="FIRE_ONCE", catchup_max=9)
+
+        answer = acme.patch(f"/jobs/{made['job_id']}", {"catch_up_policy": "every"})
+
+        assert (answer.status, answer.json["misfire_policy"]) == (200, "FIRE_ALL")
+        assert answer.json["catchup_max"] == 9
+
+    @pytest.mark.parametrize(
+        ("said", "kept"),
+        [
+            ("ALLOW", "ALLOW"),
+            ("allow_all", "ALLOW"),
+            ("Skip", "SKIP"),
+            ("Forbid", "SKIP"),
+            ("buffer_one", "BUFFER_ONE"),
+            ("BUFFER_ALL", "BUFFER_ALL"),
+            ("Queue", "BUFFER_ALL"),
+            ("Replace", "CANCEL_OTHER"),
+            ("CANCEL_OTHER", "CANCEL_OTHER"),
+            ("terminate_other", "TERMINATE_OTHER"),
+        ],
+    )
+    def test_an_overlap_policy_is_known_by_every_name(
+        self, acme: Caller, said: str, kept: str
+    ) -> None:
         made = acme.create(rate="1 hour", overlap_policy=said)
 
-        assert shown(acme, made["job_id"])["overlap_policy"] == "ALLOW"
+        assert shown(acme, made["job_id"])["overlap_policy"] == kept
 
-    @pytest.mark.parametrize("said", ["SKIP", "Forbid", "BUFFER_ONE", "Queue", "Replace", "?"])
-    def test_an_overlap_policy_that_nobody_keeps_is_refused(self, acme: Caller, said: str) -> None:
-        answer = acme.post("/jobs", {**CANONICAL, "overlap_policy": said})
+    def test_occurrences_of_a_recurring_job_do_not_meet_unless_it_says_so(
+        self, acme: Caller
+    ) -> None:
+        assert shown(acme, acme.create(rate="1 hour")["job_id"])["overlap_policy"] == "SKIP"
+
+    def test_an_overlap_policy_that_there_is_not_is_refused(self, acme: Caller) -> None:
+        answer = acme.post("/jobs", {**CANONICAL, "overlap_policy": "?"})
 
         assert (answer.status, answer.fields) == (400, {"overlap_policy"})
-        assert "ALLOW" in answer.json["errors"][0]["reason"]
+        assert "BUFFER_ONE" in answer.json["errors"][0]["reason"]
+
+    @pytest.mark.parametrize(("said", "status"), [("ALLOW", 201), ("SKIP", 400)])
+    def test_a_one_off_meets_nothing(self, acme: Caller, said: str, status: int) -> None:
+        answer = acme.post("/jobs", {"task": "echo", "overlap_policy": said})
+
+        assert answer.status == status
 
 
 class TestKeys:
@@ -384,7 +505,8 @@ class TestBatch:
         assert [*by_task_id] == ["job_id"]
         assert [error["field"] for error in number["errors"]] == ["body"]
         assert targeted["next_fire_time"] == "2026-07-01T20:30:00Z"
-        assert answers[0]["headers"] == {"Location": f"/v1/jobs/{canonical['job_id']}"}
+        location = f"/v1/jobs/{canonical['job_id']}"
+        assert answers[0]["headers"] == {"Location": location, "ETag": '"1"'}
         assert (len(world.tables.executions), len(world.tables.jobs)) == (4, 3)
 
     def test_a_key_of_each_makes_the_whole_safe_to_send_again(

@@ -123,7 +123,8 @@ def test_a_hung_handler_ends_the_process_and_says_so() -> None:
             time.sleep(600)
 
         with mock_aws():
-            made = lambdas.Deployed.on(boto3.client("dynamodb"), boto3.client("sqs"))
+            clients = boto3.client("dynamodb"), boto3.client("sqs"), boto3.client("s3")
+            made = lambdas.Deployed.on(*clients)
             os.environ |= made.environment
             from worker import handler
             made.submit("deaf", timeout=timedelta(seconds=1))

@@ -1,5 +1,6 @@
 """One synth for all of these tests, on one worker: an import of aws_cdk alone takes 5 s."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,8 +40,10 @@ def production(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
 
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    """What the local stack runs: wheels of this machine, and the shell for one owner."""
+    """What the local stack runs: wheels of this machine, the shell and quotas for one owner."""
+    own = {"live_jobs": 1000, "queued_executions": 1000, "submissions_per_second": 1000}
     return synthesized(
         tmp_path_factory.mktemp("local"),
-        {"stage": "local", "architecture": "host", "shell_owners": "ada"},
+        {"stage": "local", "architecture": "host", "shell_owners": "ada"}
+        | {"quotas": json.dumps({"owners": {"ada": own | {"payload_bytes": 10**9}}})},
     )

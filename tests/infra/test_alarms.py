@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 
 from lamplighter.aws.telemetry import LambdaTelemetry
+from lamplighter.core.misfire import Gap
 from lamplighter.memory.world import MemoryWorld
 from tests.infra.templates import Assembly, Properties
 from tests.support.jobs import created, new_job
+from tests.support.rows import T, recurring
 
 ALARM = "AWS::CloudWatch::Alarm"
 OURS = {
@@ -18,6 +20,9 @@ OURS = {
     "Alarms/DispatchBehind": ("watermark_age_ms", {}, "Maximum", 0),
     "Alarms/TicksMissing": ("ticks", {}, "Sum", 1),
     "Alarms/RowsRecovered": ("recovered", {}, "Sum", 0),
+    "Alarms/OccurrencesMissed": ("missed_not_run", {}, "Sum", 0),
+    "Alarms/OccurrencesUnaccounted": ("missed", {}, "Sum", 0),
+    "Alarms/DefinitionsUnreadable": ("unreadable_definitions", {}, "Sum", 0),
 }
 QUEUES = {
     "Alarms/WorkUndelivered": "Work/DeadLetters",
@@ -54,6 +59,9 @@ def test_the_functions_do_emit_what_the_alarms_watch(
     telemetry.ticked()
     telemetry.dispatched(partition=0, sent=1, pages=1, age=timedelta(0))
     telemetry.recovered(execution, reason="its message was lost")
+    telemetry.passed_over(recurring(), Gap(first=T, last=T, count=1, reason="misfire: skipped"))
+    telemetry.missed(recurring(), 1)
+    telemetry.definition_unreadable(recurring().id, reason="no such zone")
     telemetry.started(execution, lateness=timedelta(0))
     telemetry.flush()
 

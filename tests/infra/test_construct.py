@@ -18,6 +18,7 @@ from infra.components.layers import TaskSource
 from infra.components.queues import Lane, Pollers
 from infra.components.tables import SchedulerTables
 from infra.paths import ROOT
+from lamplighter.core.quotas import Quota, Quotas
 
 
 class Choices(TypedDict, total=False):
@@ -27,6 +28,7 @@ class Choices(TypedDict, total=False):
     shards: int
     partitions: int
     shell_owners: Sequence[str]
+    quotas: Quotas
     alarm_topic: sns.ITopic
 
 
@@ -117,6 +119,11 @@ def test_tables_of_ones_own_and_protection_for_new_ones_exclude_each_other(
         pytest.param({"shards": 5000}, "5000 shards: not in 1-4096", id="too many shards"),
         pytest.param({"shards": 2, "partitions": 3}, "3 partitions: not in 1-2", id="partitions"),
         pytest.param({"shell_owners": ["ada"]}, "a deployed Lambda runs no shell", id="shell"),
+        pytest.param(
+            {"quotas": Quotas(owners={f"owner-{n}": Quota(live_jobs=n) for n in range(100)})},
+            "quotas of 100 owners: [0-9]+ bytes of JSON, more than 2048",
+            id="more quotas than an environment holds",
+        ),
     ],
 )
 def test_a_choice_that_cannot_work_is_refused_by_name(
@@ -156,6 +163,8 @@ def test_a_property_that_cannot_work_is_refused_by_value(
         ({"architecture": "riscv"}, "'riscv' is not one of arm64, x86_64, host"),
         ({"audience": " , "}, "at least one"),
         ({"shell_owners": "ada"}, "a deployed Lambda runs no shell"),
+        ({"quotas": '{"live_jobs": -5}'}, "context quotas: quotas: live_jobs: -5 is not"),
+        ({"quotas": "10"}, "context quotas: quotas: 10 is not a JSON object"),
     ],
 )
 def test_a_context_that_makes_no_sense_is_refused(context: dict[str, str], message: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
@@ -21,20 +22,27 @@ from lamplighter.aws import schema
 from lamplighter.aws.clock import SystemClock
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import LAYOUT_KEY, parse_execution_id, parse_job_id
+from lamplighter.core.limits import RECOUNT_AFTER
 from lamplighter.core.model import Job, JobStatus, Message, Owner, Payload
 from lamplighter.services import manage
 from tests.infra.templates import Assembly, Properties
 from tests.infra.test_permissions import ALLOWED
 from tests.support import api
+from tests.support.buckets import create_bucket
 
 ADA = Owner("ada")
+
+BUCKET = "payloads"
 
 Document = Mapping[str, Any]
 Call = tuple[str, str]
 """An action, and the name of what it is done to."""
 
-# What Lambda does with a function's role.
-LAMBDAS_OWN = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "logs:")
+# What Lambda does with a function's role; and what S3 looks at when something is not there.
+LAMBDAS_OWN = (
+    *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "logs:"),
+    "s3:ListBucket",
+)
 
 
 class Context(LambdaContext):
@@ -77,12 +85,20 @@ def _permissions(service: str, operation: str, params: Properties) -> Iterator[C
         case "BatchGetItem":
             for table in params["RequestItems"]:
                 yield "dynamodb:BatchGetItem", table
+        case _ if service == "s3":
+            yield f"s3:{_on_object(operation, params)}", "Payloads/Bucket/*"
         case _ if service == "dynamodb":
             index = f"/index/{params['IndexName']}" if "IndexName" in params else ""
             yield f"dynamodb:{operation}", f"{params['TableName']}{index}"
         case _:
             name = params["QueueUrl"].rpartition("/")[2].replace("-", "/")
             yield f"sqs:{operation.removesuffix('Batch')}", name
+
+
+def _on_object(operation: str, params: Properties) -> str:
+    """A HEAD needs what a GET does, and to name a version is a right of its own."""
+    action = operation.replace("Head", "Get")
+    return f"{action}Version" if "VersionId" in params else action
 
 
 @dataclass(kw_only=True)
@@ -125,6 +141,21 @@ class Stack:
             (3, JobStatus.ACTIVE),
             (4, JobStatus.ACTIVE),
         ]
+
+    def recount(self) -> None:
+        """What the API's function does for somebody whose quota is used up."""
+        ports = self.handlers["ApiHandler"].wired.ports
+        with self.calls.by("ApiHandler"):
+            ports.tally.recount(ADA, now=ports.clock.now())
+            assert ports.tally.recount(ADA, now=ports.clock.now() + RECOUNT_AFTER)
+        assert ports.tally.usage(ADA).live_jobs > 1
+
+    def uploaded(self, text: str) -> Document:
+        """A payload that was uploaded to where the API said, as a job may refer to it."""
+        said = {"sha256": sha256(text.encode()).hexdigest(), "size": len(text.encode())}
+        grant = self.request("POST", "/v1/payloads", said)
+        made = boto3.client("s3").put_object(Bucket=BUCKET, Key=grant["key"], Body=text)
+        return {"key": grant["key"], "version_id": made["VersionId"], **said}
 
     def forget_layout(self) -> None:
         key = dict(zip((schema.PARTITION_KEY, schema.SORT_KEY), LAYOUT_KEY, strict=True))
@@ -198,7 +229,7 @@ def stack(local: Assembly) -> Iterator[Stack]:
         session = boto3.Session()
         patch.setattr(boto3, "DEFAULT_SESSION", session)
         calls = Calls()
-        places = _make_tables(local) | (queues := _make_queues(local))
+        places = _make_tables(local) | (queues := _make_queues(local)) | _make_bucket(local)
         session.events.register("provide-client-params", calls.record)
         handlers = {
             function: _load(folder, local.environment(f"{function}/Function", places), patch)
@@ -224,6 +255,11 @@ def _make_tables(local: Assembly) -> dict[str, str]:
             TableName=name, **{key: properties[key] for key in wanted if key in properties}
         )
     return {name: name for name in tables}
+
+
+def _make_bucket(local: Assembly) -> dict[str, str]:
+    (name,) = local.data.properties("AWS::S3::Bucket")
+    return {name: create_bucket(boto3.client("s3"), BUCKET)}
 
 
 def _make_queues(local: Assembly) -> dict[str, str]:
@@ -267,10 +303,15 @@ def story(stack: Stack) -> Calls:
     later = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 3600})
     given_up = post(**fails, retry_policy={"max_attempts": 1})
     lost, undelivered = post(task="echo"), post(task="echo")
+    moved = post(**large, run_at="2030-01-01T00:00:00Z")
     kept, forgotten, refused, deleted, changed = (
         post(task="echo", rate="1 minute") for _ in range(5)
     )
-    for job in (echo, soon, later, given_up):
+    by_reference = stack.uploaded('"large"')
+    pinned = post(task="echo", payload_ref=by_reference)
+    latest = {name: value for name, value in by_reference.items() if name != "version_id"}
+    post(task="echo", payload_ref=latest)
+    for job in (echo, soon, later, given_up, pinned):
         stack.work(job)
 
     # The API died between marking these two and cancelling what was armed.
@@ -283,6 +324,8 @@ def story(stack: Stack) -> Calls:
     stack.request("DELETE", f"/v1/jobs/{deleted['job_id']}")
     stack.request("DELETE", f"/v1/jobs/{lost['job_id']}")
     stack.pause_resume_and_edit(changed)
+    for patch in ({"task": "flaky"}, {"run_at": "2031-01-01T00:00:00Z"}, {"queue": "bulk"}):
+        stack.request("PATCH", f"/v1/jobs/{moved['job_id']}", patch)
 
     stack.shifted = timedelta(0)
     post(task="echo", run_at=(now + timedelta(hours=1)).isoformat())
@@ -290,6 +333,20 @@ def story(stack: Stack) -> Calls:
     stack.tick()
     for _ in range(3):
         stack.return_undelivered(undelivered)
+    for path, body in {
+        f"{kept['execution_id']}/cancel": None,
+        f"{echo['execution_id']}/replay": None,
+        f"{given_up['execution_id']}/replay": {"payload": large["payload"]},
+        "replay": {"filter": {"task": "flaky"}},
+        "cancel": {"filter": {"status": "retrying"}},
+    }.items():
+        stack.request("POST", f"/v1/executions/{path}", body)
+    run = f"/v1/jobs/{kept['job_id']}"
+    interval = {"from": (now - timedelta(hours=1)).isoformat(), "to": earlier.isoformat()}
+    for _ in range(2):
+        stack.request("POST", f"{run}/trigger", {"payload": "x" * 600}, **{"idempotency-key": "t"})
+        stack.request("POST", f"{run}/backfill", interval, **{"idempotency-key": "b"})
+    stack.recount()
     for path in (
         "health",
         "jobs",
@@ -298,6 +355,9 @@ def story(stack: Stack) -> Calls:
         f"jobs/{echo['job_id']}",
         f"jobs/{kept['job_id']}/executions",
         f"jobs/{changed['job_id']}/executions",
+        f"jobs/{changed['job_id']}/ledger",
+        "forecast",
+        "recovery",
         f"executions/{echo['execution_id']}",
     ):
         stack.request("GET", f"/v1/{path}")

@@ -12,6 +12,7 @@ from lamplighter.aws.settings import (
 )
 from lamplighter.aws.telemetry import NAMESPACE, SERVICE
 from lamplighter.core import limits
+from lamplighter.core.quotas import Quotas
 from tests.infra.templates import Assembly
 
 FUNCTION = "AWS::Lambda::Function"
@@ -205,6 +206,23 @@ def test_shell_owners_reach_workers_of_the_local_stage_only(
 
     assert told(local) == WORKERS
     assert told(assembly) == set()
+
+
+def test_quotas_reach_the_api_alone_and_only_where_they_are_chosen(
+    assembly: Assembly, local: Assembly
+) -> None:
+    def told(built: Assembly) -> set[str]:
+        return {
+            name
+            for name, function in built.scheduler.properties(FUNCTION).items()
+            if "LAMPLIGHTER_QUOTAS" in function["Environment"]["Variables"]
+        }
+
+    quotas = Quotas.from_json(local.environment("ApiHandler/Function")["LAMPLIGHTER_QUOTAS"])
+
+    assert told(local) == {"ApiHandler/Function"}
+    assert told(assembly) == set()
+    assert (quotas.of("ada").live_jobs, quotas.of("grace").live_jobs) == (1000, None)
 
 
 def test_the_tick_comes_each_minute_and_an_undelivered_one_is_kept(assembly: Assembly) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lamplighter.client.http import Client
 from lamplighter.local.home import Home
 from lamplighter.local.issuer import mint
 from tests.local.product import (
@@ -152,6 +153,26 @@ def test_a_batch_is_taken_without_the_version_in_its_path(product: Product) -> N
 
     assert answer.status_code == 200, answer.text
     assert [one["status"] for one in answer.json()["answers"]] == [201, 400, 201] * 20
+
+
+def test_a_large_payload_is_uploaded_from_here_and_reaches_its_handler(product: Product) -> None:
+    payload = {"rows": "größer " * 20_000}
+    url = f"http://127.0.0.1:{product.port}"
+
+    with Client(url, product.token) as client, product.client() as http:
+        made = client.create({"task": "echo", "payload": payload}).job
+        ended = finished(http, made["job_id"])
+
+    size = len(json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode())
+    assert made["status"] in {"SCHEDULED", "QUEUED"}
+    assert ended["status"] == "SUCCEEDED", ended
+    # What echo gives back is as large as what it was given, and that is too large to keep.
+    result = ended["result"]
+    assert isinstance(result, dict)
+    assert result["result_too_large"]["bytes"] == size
+    reference = ended["payload_ref"]
+    assert isinstance(reference, dict)
+    assert reference["size"] == size
 
 
 def test_a_second_run_in_the_same_folder_is_refused(product: Product, folder: Path) -> None:

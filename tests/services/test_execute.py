@@ -108,6 +108,55 @@ def test_a_retry_past_the_look_ahead_comes_through_dispatch_on_time(system: Syst
     assert timedelta(0) <= row.started_at - due <= SECOND
 
 
+def test_an_error_that_its_policy_does_not_retry_fails_at_once(system: System) -> None:
+    """S0-R1."""
+    policy = RetryPolicy(no_retry_on=("LookupError",))
+    made = created(system.ports, new_job(retry=policy))
+    failure = Failure(kind=Kind.RETRYABLE, type="KeyError", message="no")
+    system.handler = lambda _: Failed(
+        failure=failure, names=("KeyError", "LookupError", "Exception", "BaseException")
+    )
+
+    system.run_for(30 * MINUTE)
+
+    row = system.world.tables.executions[made.first.id]
+    assert (row.state, len(row.attempts), row.error) == (State.FAILED, 1, failure)
+    assert row.reason == "no_retry_on has LookupError, a base of KeyError"
+
+
+def test_a_lost_lease_is_taken_over_whatever_a_policy_retries(system: System) -> None:
+    policy = RetryPolicy(retry_on=("KeyError",), no_retry_on=("LostLease",))
+    made = created(system.ports, new_job(retry=policy, run_at=in_(system.ports, 5)))
+    system.world.pass_time(5 * SECOND)
+    (message,) = system.world.queue.receive()
+    assert isinstance(execute.begin(system.ports, message, worker="silent"), Claimed)
+    system.world.pass_time(36 * SECOND)
+
+    execute.process(system.ports, message, lambda _: Succeeded(result="1"), worker="w-2")
+
+    row = system.world.tables.executions[made.first.id]
+    assert (row.state, row.crashes) == (State.SUCCEEDED, 1)
+
+
+@pytest.mark.parametrize(("honored", "longest"), [(True, 301 * SECOND), (False, 2 * SECOND)])
+def test_a_rate_limit_is_waited_for_where_its_policy_honors_it(
+    system: System, honored: bool, longest: timedelta
+) -> None:
+    """S0-R4."""
+    policy = RetryPolicy(max_attempts=2, jitter=0, honor_retry_after=honored)
+    made = created(system.ports, new_job(retry=policy))
+    wait = timedelta(minutes=5)
+    limited = Failure(kind=Kind.RATE_LIMITED, type="HttpStatus", message="", retry_after=wait)
+    system.handler = lambda _: Failed(failure=limited, names=("HttpStatus",))
+
+    system.run_for(30 * MINUTE)
+
+    first, second = system.world.tables.executions[made.first.id].attempts
+    assert first.finished_at is not None
+    between = second.started_at - first.finished_at
+    assert longest - SECOND <= between <= longest
+
+
 def test_three_silent_workers_make_a_dead_letter_and_no_fourth_try(system: System) -> None:
     message = received(system)
     for crash in range(3):

@@ -102,7 +102,7 @@ def test_a_schedule_with_nothing_to_come_is_refused_and_nothing_is_written(
 ) -> None:
     gone = every("1 minute", start_at=world.now() - SECOND, end_at=world.now())
 
-    with pytest.raises(Rejected, match="schedule: it never fires again"):
+    with pytest.raises(Rejected, match="end_at: earlier than the first occurrence"):
         created(world.ports(), new_job(schedule=gone))
 
     assert not world.tables.jobs

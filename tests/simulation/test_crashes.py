@@ -12,17 +12,24 @@ from functools import partial
 
 import pytest
 
-from lamplighter.core.errors import Unavailable
+from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.catch_up import CatchUp
+from lamplighter.core.errors import Conflict, Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Job
+from lamplighter.core.model import Execution, Job, MisfirePolicy, OverlapPolicy, Payload
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
-from lamplighter.services import dispatch, execute, manage, sweep, tick
+from lamplighter.services import amend, bulk, dispatch, execute, manage, sweep, tick
+from lamplighter.services.backfill import Asked, Key, backfill
+from lamplighter.services.cancel import cancel
 from lamplighter.services.execute import Claimed
+from lamplighter.services.replay import replay
+from lamplighter.services.submit import IdempotencyKey
+from lamplighter.services.trigger import trigger
 from lamplighter.sim.faults import (
     Call,
     When,
@@ -36,13 +43,16 @@ from lamplighter.sim.faults import (
 )
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
-from tests.support.jobs import OWNER, created, every, in_, new_job
+from tests.simulation.cancel_rules import an_unseen_first
+from tests.simulation.chain_scenarios import CHAIN_SCENARIOS
+from tests.support.jobs import OWNER, created, every, in_, new_job, to
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 # Longer than the longest back-off of a scenario and the checks that may follow it.
 RECOVERY = timedelta(minutes=45)
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+INCIDENT = IdempotencyKey[Execution](key="incident-4", fingerprint="f", render=lambda made: made.id)
 
 UseCase = Callable[[Ports], object]
 
@@ -111,6 +121,33 @@ def dispatch_after_an_outage() -> tuple[System, UseCase]:
     return system, lambda ports: [
         dispatch.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
     ]
+
+
+def dispatch_all_after_an_outage() -> tuple[System, UseCase]:
+    system = a_system()
+    for rate in ("1 minute", "7 minutes"):
+        new = new_job(
+            schedule=every(rate), misfire=MisfirePolicy.FIRE_ALL, catch_up=CatchUp(most=4)
+        )
+        created(system.ports, new)
+    system.ticking = False
+    system.run_for(15 * MINUTE)
+    system.ticking = True
+    return system, lambda ports: [
+        dispatch.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
+    ]
+
+
+def execute_past_its_deadline() -> tuple[System, UseCase]:
+    system = a_system()
+    created(system.ports, new_job(schedule=every("1 minute"), deadline=30 * SECOND))
+    system.world.pass_time(2 * MINUTE)
+
+    def use_case(ports: Ports) -> object:
+        batch = system.world.queue.receive()
+        return [execute.process(ports, one, system.run, worker="doomed") for one in batch]
+
+    return system, use_case
 
 
 def fail_first(claimed: Claimed) -> Outcome:
@@ -234,9 +271,120 @@ def pause_and_resume_in_one_breath() -> tuple[System, UseCase]:
     return system, use_case
 
 
-def a_minutely_job() -> tuple[System, Job]:
+def cancel_an_occurrence() -> tuple[System, UseCase]:
+    """One that nobody has looked at yet: its chain ends with it, unless the cancel goes on."""
     system = a_system()
-    job = created(system.ports, new_job(schedule=every("1 minute"))).job
+    _, first = an_unseen_first(system)
+    return system, partial(cancel_unless_it_is_over, first.id)
+
+
+def cancel_what_runs() -> tuple[System, UseCase]:
+    system = a_system()
+    first = created(system.ports, new_job()).first
+    (received,) = system.world.queue.receive()
+    execute.shrink(system.ports, [received])
+    assert isinstance(execute.begin(system.ports, received, worker="silent"), Claimed)
+    return system, partial(cancel_unless_it_is_over, first.id)
+
+
+def cancel_unless_it_is_over(id: ExecutionId, ports: Ports) -> None:
+    with suppress(Conflict):
+        cancel(ports, OWNER, id)
+
+
+def replay_with_a_large_payload() -> tuple[System, UseCase]:
+    system, (failed,) = some_failed(payload='"' + "x" * 2000 + '"')
+    return system, lambda ports: replay(ports, OWNER, failed, key=INCIDENT)
+
+
+def replay_many() -> tuple[System, UseCase]:
+    system, failed = some_failed(count=2)
+    rows = [system.world.tables.executions[id] for id in failed]
+    return system, lambda ports: [bulk.replay_once(ports, OWNER, row, INCIDENT) for row in rows]
+
+
+def some_failed(*, count: int = 1, payload: str = "null") -> tuple[System, Sequence[ExecutionId]]:
+    """One-offs that have used up their only try; what is tried again succeeds."""
+    system = a_system()
+    system.handler = fail_first
+    once = RetryPolicy(max_attempts=1)
+    made = [created(system.ports, new_job(payload=payload, retry=once)) for _ in range(count)]
+    system.work()
+    system.handler = lambda _: Succeeded(result="1")
+    return system, [one.first.id for one in made]
+
+
+def amend_a_one_off() -> tuple[System, UseCase]:
+    return amended(seconds=60, to=to(payload='"' + "x" * 2000 + '"'))
+
+
+def move_a_one_off_further_away() -> tuple[System, UseCase]:
+    return amended(seconds=5, to=to(run_at=START + 20 * MINUTE))
+
+
+def move_a_one_off_nearer() -> tuple[System, UseCase]:
+    return amended(seconds=1000, to=to(run_at=START + MINUTE))
+
+
+def move_a_one_off_for_the_third_time() -> tuple[System, UseCase]:
+    """Into another lane, with a large payload, that its first place does not hold any more."""
+    system, use_case = amended(seconds=600, to=to(queue="bulk"), payload='"' + "x" * 2000 + '"')
+    (row,) = system.world.tables.executions.values()
+    for minutes in (15, 10):
+        later = to(run_at=START + minutes * MINUTE)
+        amend.amend(system.ports, OWNER, row.job_id, later)
+    return system, use_case
+
+
+def amended(*, seconds: float, to: amend.Change, payload: str = "null") -> tuple[System, UseCase]:
+    """A one-off that is due in some seconds, and is to run otherwise."""
+    system = a_system()
+    new = new_job(run_at=in_(system.ports, seconds), payload=payload)
+    id = created(system.ports, new).job_id
+
+    def use_case(ports: Ports) -> None:
+        with suppress(Conflict):
+            amend.amend(ports, OWNER, id, to)
+
+    return system, use_case
+
+
+def trigger_a_recurring_job() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+    return system, lambda ports: trigger(ports, OWNER, job.id, key=INCIDENT)
+
+
+def trigger_with_a_large_payload() -> tuple[System, UseCase]:
+    system, job = a_minutely_job()
+    payload = Payload.of('"' + "x" * 2000 + '"')
+    return system, lambda ports: trigger(ports, OWNER, job.id, payload=payload, key=INCIDENT)
+
+
+def backfill_that_runs_at_once() -> tuple[System, UseCase]:
+    return backfilled(spread=timedelta(0))
+
+
+def backfill_that_is_spread_past_the_line() -> tuple[System, UseCase]:
+    return backfilled(spread=20 * MINUTE)
+
+
+def backfill_one_after_the_other() -> tuple[System, UseCase]:
+    return backfilled(spread=10 * MINUTE, overlap=OverlapPolicy.SKIP)
+
+
+def backfilled(
+    *, spread: timedelta, overlap: OverlapPolicy = OverlapPolicy.ALLOW
+) -> tuple[System, UseCase]:
+    """More slots than are put at once."""
+    system, job = a_minutely_job(overlap=overlap)
+    asked = Asked(start=START - 120 * MINUTE, end=START, most=120, spread=spread)
+    key = Key(key="k", fingerprint="body")
+    return system, lambda ports: backfill(ports, OWNER, job.id, asked, key=key)
+
+
+def a_minutely_job(*, overlap: OverlapPolicy = OverlapPolicy.ALLOW) -> tuple[System, Job]:
+    system = a_system()
+    job = created(system.ports, new_job(schedule=every("1 minute"), overlap=overlap)).job
     assert job is not None
     system.run_for(3 * MINUTE)
     return system, job
@@ -249,6 +397,8 @@ SCENARIOS = [
     create_recurring,
     dispatch_a_mixed_page,
     dispatch_after_an_outage,
+    dispatch_all_after_an_outage,
+    execute_past_its_deadline,
     execute_that_succeeds,
     execute_that_retries_soon,
     execute_that_retries_far,
@@ -261,7 +411,21 @@ SCENARIOS = [
     pause_a_recurring_job,
     resume_a_recurring_job,
     edit_a_recurring_job,
+    amend_a_one_off,
+    move_a_one_off_further_away,
+    move_a_one_off_nearer,
+    move_a_one_off_for_the_third_time,
     pause_and_resume_in_one_breath,
+    cancel_an_occurrence,
+    cancel_what_runs,
+    replay_with_a_large_payload,
+    replay_many,
+    trigger_a_recurring_job,
+    trigger_with_a_large_payload,
+    backfill_that_runs_at_once,
+    backfill_that_is_spread_past_the_line,
+    backfill_one_after_the_other,
+    *CHAIN_SCENARIOS,
 ]
 
 by_scenario = pytest.mark.parametrize(
@@ -324,6 +488,54 @@ def test_paused_past_every_lease_it_moves_nothing(
 
         system.run_for(RECOVERY)
 
+        assert [*violations(system)] == [], strike
+
+
+@pytest.mark.parametrize("ready", [replay_with_a_large_payload, replay_many])
+def test_a_replay_that_was_killed_anywhere_and_asked_for_again_has_run_once(ready: Ready) -> None:
+    for strike in every_crash(calls(ready)):
+        system, use_case = ready()
+        old = [*system.world.tables.executions]
+        survives(system.ports, use_case, strike)
+
+        use_case(system.ports)
+        system.run_for(RECOVERY)
+
+        new = [row for row in system.world.tables.executions.values() if row.id not in old]
+        assert sorted(row.replay_of or "" for row in new) == sorted(old), strike
+        assert {row.state for row in new} == {State.SUCCEEDED}, strike
+        assert sorted(run.execution_id for run in system.runs if run.execution_id not in old) == (
+            sorted(row.id for row in new)
+        ), strike
+
+
+@pytest.mark.parametrize(
+    ("ready", "runs"),
+    [
+        (trigger_a_recurring_job, 1),
+        (trigger_with_a_large_payload, 1),
+        (backfill_that_runs_at_once, 120),
+        (backfill_that_is_spread_past_the_line, 120),
+        (backfill_one_after_the_other, 120),
+    ],
+)
+def test_what_was_asked_for_by_name_and_killed_anywhere_has_run_once_when_it_is_asked_for_again(
+    ready: Ready, runs: int
+) -> None:
+    for strike in every_crash(calls(ready)):
+        system, use_case = ready()
+        survives(system.ports, use_case, strike)
+
+        use_case(system.ports)
+        system.run_for(RECOVERY)
+
+        rows = [row for row in system.world.tables.executions.values() if row.is_additional]
+        assert len({row.scheduled_for for row in rows}) == len(rows) == runs, strike
+        assert {row.state for row in rows} == {State.SUCCEEDED}, strike
+        ids = {row.id for row in rows}
+        assert sorted(run.execution_id for run in system.runs if run.execution_id in ids) == (
+            sorted(ids)
+        ), strike
         assert [*violations(system)] == [], strike
 
 

@@ -157,7 +157,7 @@ def test_a_page_redone_after_a_day_runs_one_occurrence_for_the_day() -> None:
     system.ticking = True
     system.run_for(5 * MINUTE)
 
-    assert len([run for run in system.runs if run.due_at <= ended]) == 1
+    assert len([run for run in system.runs if run.run_at <= ended]) == 1
 
 
 @pytest.mark.parametrize("replays", [0, 1, 3])
@@ -176,7 +176,7 @@ def test_replaying_a_create_in_an_outage_adds_no_run(replays: int) -> None:
     system.ticking = True
     system.run_for(5 * MINUTE)
 
-    assert len([run for run in system.runs if run.due_at <= ended]) == 1
+    assert len([run for run in system.runs if run.run_at <= ended]) == 1
 
 
 def test_a_stale_message_in_a_dead_letter_queue_arms_the_retry_it_finds() -> None:  # P11

@@ -62,6 +62,14 @@ def break_the_chain(system: System) -> None:
             del system.world.tables.executions[row.id]
 
 
+def move_what_has_run(system: System) -> None:
+    row = next(row for row in rows(system).values() if row.spec is not None)
+    place = created(system.ports, new_job()).first
+    there = replace(place, job_id=row.job_id, moved_to=None)
+    system.world.tables.executions[place.id] = there
+    system.world.tables.executions[row.id] = replace(row, moved_to=place.id)
+
+
 def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
     system = a_busy_system()
 
@@ -78,6 +86,7 @@ def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
         (start_early, "early: "),
         (accept_twice, "accepted 2 times: "),
         (break_the_chain, "dead chain: "),
+        (move_what_has_run, "in two places: "),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -1,10 +1,17 @@
-"""Rules P1–P11: each holds in the history that it is for, and that history needs it."""
+"""Rules P1–P20: each holds in the history that it is for, and that history needs it."""
 
 import pytest
 
+from tests.simulation.amend_rules import AMEND_RULES
+from tests.simulation.cancel_rules import CANCEL_RULES
+from tests.simulation.chain_rules import CHAIN_RULES
 from tests.simulation.rules import RULES, Rule
 
-by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.id} {rule.says}")
+by_rule = pytest.mark.parametrize(
+    "rule",
+    [*RULES, *CHAIN_RULES, *CANCEL_RULES, *AMEND_RULES],
+    ids=lambda rule: f"{rule.id} {rule.says}",
+)
 
 
 @by_rule

@@ -12,12 +12,14 @@ from lamplighter.api.access import Access
 from lamplighter.api.requests import Request
 from lamplighter.api.routes import Api
 from lamplighter.core.errors import Unavailable
+from lamplighter.core.targets import HttpRules
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports
 
 LANES = ("default", "critical", "bulk")
 ANY_TOKEN = Access(owner_claim="sub", requires_scopes=False)
 """Whoever `sub` names may do everything with their own."""
+HTTPS_FOR_ALL = HttpRules(owners=frozenset({"*"}))
 JSON = "application/json"
 
 
@@ -89,6 +91,13 @@ class Caller:
     def delete(self, path: str, **query: str) -> Answer:
         return self.send(event("DELETE", path, query=urlencode(query), claims=self.claims))
 
+    def patch(self, path: str, body: object, **headers: str) -> Answer:
+        """PATCH a value as a merge patch; a header's `_` stands for `-`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {"Content-Type": "application/merge-patch+json", **named}
+        text = json.dumps(body)
+        return self.send(event("PATCH", path, body=text, headers=given, claims=self.claims))
+
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """POST a value as JSON; a header's `_` stands for `-`."""
         return self.post_text(path, json.dumps(body), **headers)
@@ -127,11 +136,15 @@ class Caller:
 
 
 def caller(
-    ports: Ports | MemoryWorld, *, access: Access = ANY_TOKEN, lanes: Collection[str] = LANES
+    ports: Ports | MemoryWorld,
+    *,
+    access: Access = ANY_TOKEN,
+    lanes: Collection[str] = LANES,
+    http: HttpRules = HTTPS_FOR_ALL,
 ) -> Caller:
     """Somebody who calls an API on these ports; a bug in it fails the test."""
     ports = ports.ports() if isinstance(ports, MemoryWorld) else ports
-    return Caller(api=Api(ports, lanes=lanes, access=access, report=_raise_bugs))
+    return Caller(api=Api(ports, lanes=lanes, access=access, report=_raise_bugs, http=http))
 
 
 def _raise_bugs(error: Exception, request: Request) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,11 +12,13 @@ from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.model import Execution, Payload, Spec
 from lamplighter.ports import Ports
 from lamplighter.services.submit import NewJob
+from tests.support.buckets import create_bucket
 from tests.support.jobs import OWNER, created
 from tests.support.tables import TableNames, create_tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
 LANES = ("default", "bulk")
@@ -51,19 +53,25 @@ class OnMemory(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """Tables and queues, and what each function's environment says about them."""
+    """Tables, queues and a bucket, and what each function's environment says about them."""
 
     dynamodb: "DynamoDBClient"
     sqs: "SQSClient"
+    s3: "S3Client"
+    bucket: str
     tables: TableNames
     urls: Mapping[str, str]
     """By lane, and `work`."""
 
     @classmethod
-    def on(cls, dynamodb: "DynamoDBClient", sqs: "SQSClient") -> "Deployed":
-        urls = {name: _made(sqs, name) for name in (*LANES, "work")}
+    def on(cls, dynamodb: "DynamoDBClient", sqs: "SQSClient", s3: "S3Client") -> "Deployed":
         return cls(
-            dynamodb=dynamodb, sqs=sqs, tables=create_tables(dynamodb, "functions"), urls=urls
+            dynamodb=dynamodb,
+            sqs=sqs,
+            s3=s3,
+            bucket=create_bucket(s3, "payloads"),
+            tables=create_tables(dynamodb, "functions"),
+            urls={name: _made(sqs, name) for name in (*LANES, "work")},
         )
 
     @property
@@ -74,6 +82,7 @@ class Deployed:
             "LAMPLIGHTER_EXECUTIONS_TABLE": self.tables.executions,
             "LAMPLIGHTER_JOBS_TABLE": self.tables.jobs,
             "LAMPLIGHTER_CONTROL_TABLE": self.tables.control,
+            "LAMPLIGHTER_PAYLOADS_BUCKET": self.bucket,
             "LAMPLIGHTER_QUEUES": json.dumps({lane: self.urls[lane] for lane in LANES}),
             "LAMPLIGHTER_WORK_QUEUE_URL": self.urls["work"],
             "LAMPLIGHTER_LANE": "default",
@@ -82,8 +91,8 @@ class Deployed:
 
     def ports(self) -> Ports:
         """All of them, as the API has them."""
-        settings = SchedulerSettings.of(self.environment)
-        return wire_to(settings, dynamodb=self.dynamodb, sqs=self.sqs).ports
+        settings = replace(SchedulerSettings.of(self.environment), payloads_bucket=self.bucket)
+        return wire_to(settings, dynamodb=self.dynamodb, sqs=self.sqs, s3=lambda: self.s3).ports
 
     def submit(
         self,

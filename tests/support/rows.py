@@ -7,6 +7,7 @@ from typing import Final
 
 from lamplighter.core.buckets import (
     ExecutionId,
+    JobId,
     check_position,
     execution_id,
     minute_of,
@@ -152,6 +153,25 @@ def recurring(
 def occurrence(job: Job, slot: datetime = T) -> Execution:
     """The job's execution of one slot, SCHEDULED."""
     return job.occurrence(slot, now=job.created_at, sent_directly=False)
+
+
+def beside(
+    job_id: JobId,
+    run_at: datetime = T,
+    *,
+    trigger: Trigger = Trigger.BACKFILL,
+    shard: int = 0,
+    n: int = 1,
+) -> Execution:
+    """The n-th execution beside a job's schedule, for the slot of an hour before."""
+    planned = one_off(run_at, shard=shard, n=n)
+    return replace(
+        planned,
+        job_id=job_id,
+        trigger=trigger,
+        spec=planned.spec if trigger is Trigger.REPLAY else None,
+        scheduled_for=run_at - s(3600),
+    )
 
 
 def revised(job: Job) -> Job:

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from lamplighter import Context, Permanent, RateLimited, Retryable
+from lamplighter.core.errors import Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS, RESULT_MAX_BYTES
 from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
@@ -85,7 +86,7 @@ def test_what_a_handler_returns_is_kept_as_json(bench: Bench) -> None:
 
     outcome = bench.run(handler, '{"to": "a", "copies": 3}')
 
-    assert outcome == Succeeded(result='{"at":"2026-01-01T00:00:00Z","count":3}')
+    assert outcome == Succeeded(version=1, result='{"at":"2026-01-01T00:00:00Z","count":3}')
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_what_a_handler_returns_is_kept_as_json(bench: Bench) -> None:
 def test_every_result_is_valid_json(bench: Bench, value: object, text: str) -> None:
     outcome = bench.run(lambda payload, ctx: value)
 
-    assert outcome == Succeeded(result=text)
+    assert outcome == Succeeded(version=1, result=text)
     json.loads(text)
 
 
@@ -177,6 +178,45 @@ def test_a_rate_limit_carries_its_wait(
     assert (failure.kind, failure.retry_after) == (Kind.RATE_LIMITED, kept)
 
 
+class Declined(Retryable):
+    """An error of a task's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        (ConnectionResetError(), ("ConnectionResetError", "ConnectionError", "OSError")),
+        (Declined("no funds"), ("Declined", "Retryable", "TaskError")),
+        (RateLimited(retry_after=1), ("RateLimited", "TaskError")),
+    ],
+)
+def test_a_policy_may_name_an_error_by_its_class_or_by_a_base(
+    bench: Bench, error: Exception, names: tuple[str, ...]
+) -> None:
+    outcome = bench.run(raising(error))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.names == (*names, "Exception", "BaseException")
+
+
+def test_a_service_of_ours_that_did_not_answer_is_in_no_policys_list(bench: Bench) -> None:
+    outcome = bench.run(raising(Unavailable("no keys to sign with")))
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.failure.kind, outcome.names) == (Kind.RETRYABLE, ())
+
+
+def test_a_time_out_has_a_name_for_a_policy(bench: Bench) -> None:
+    def handler(payload: None, ctx: Context) -> None:
+        bench.pass_time(61)
+        raise ConnectionResetError("interrupted")
+
+    outcome = bench.run(handler)
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.failure.type, outcome.names) == ("TimedOut", ("TimedOut",))
+
+
 def test_an_error_is_kept_without_secrets_and_bounded(bench: Bench) -> None:
     failure = bench.failure(raising(Retryable("at https://me:pw@host, " + "x " * 1000)))
 
@@ -240,7 +280,7 @@ def test_an_unknown_task_is_tried_again_and_says_which_are_known(bench: Bench) -
 def test_the_newest_version_runs(bench: Bench) -> None:
     bench.tasks.task("work", version=2)(lambda payload, ctx: "new")
 
-    assert bench.run(lambda payload, ctx: "old") == Succeeded(result='"new"')
+    assert bench.run(lambda payload, ctx: "old") == Succeeded(version=2, result='"new"')
 
 
 def test_a_handler_that_stops_at_its_time_out_has_timed_out(bench: Bench) -> None:
@@ -292,7 +332,7 @@ def test_a_handler_that_stops_because_it_is_cancelled_is_cancelled(bench: Bench)
         assert ctx.cancelled
         ctx.raise_if_stopped()
 
-    assert bench.run(handler) == Withdrawn(reason="cancelled on request")
+    assert bench.run(handler) == Withdrawn(version=1, reason="cancelled on request")
 
 
 def test_an_error_of_a_cancelled_handler_is_not_tried_again(bench: Bench) -> None:
@@ -300,7 +340,7 @@ def test_an_error_of_a_cancelled_handler_is_not_tried_again(bench: Bench) -> Non
         cancel(bench, ctx)
         raise Retryable("interrupted")
 
-    assert bench.run(handler) == Withdrawn(reason="cancelled on request")
+    assert bench.run(handler) == Withdrawn(version=1, reason="cancelled on request")
 
 
 def test_a_handler_that_finishes_although_it_was_cancelled_has_finished(bench: Bench) -> None:
@@ -308,7 +348,7 @@ def test_a_handler_that_finishes_although_it_was_cancelled_has_finished(bench: B
         cancel(bench, ctx)
         return "done"
 
-    assert bench.run(handler) == Succeeded(result='"done"')
+    assert bench.run(handler) == Succeeded(version=1, result='"done"')
 
 
 def test_ctrl_c_is_for_the_process(bench: Bench) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
 from time import process_time
@@ -10,9 +10,19 @@ from typing import cast
 
 import pytest
 
-from lamplighter.core.errors import Rejected
+from lamplighter.core.errors import Rejected, Unreadable
 from lamplighter.core.limits import MAX_OCCURRENCES
-from lamplighter.core.schedule import Schedule, check, field_of, parse, shortest_interval
+from lamplighter.core.schedule import (
+    Record,
+    Schedule,
+    UnreadableSchedule,
+    check,
+    field_of,
+    model,
+    parse,
+    read_record,
+    shortest_interval,
+)
 from tests.core.schedule.saying import Said
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -229,6 +239,41 @@ def test_every_kind_of_schedule_has_exclusions(said: Said, expected: list[str]) 
     assert [schedule.previous(later) for later in found[1:]] == found[:-1]
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"cron": "0 9 1 12 *"}, ["2026", "2028", "2031", "2032"]),
+        ({"cron": "0 9 1W 12 *"}, ["2026", "2028", "2031", "2032"]),
+        (
+            {"rate": "every(365 days)", "start_at": "2026-01-01T09:00:00Z"},
+            ["2026", "2028", "2028", "2031"],
+        ),
+        (
+            {"rate": "365 days", "start_at": "2026-01-01T09:00:00Z"},
+            ["2026", "2028", "2028", "2031"],
+        ),
+    ],
+    ids=str,
+)
+def test_an_exclusion_that_names_years_takes_only_those_away(
+    said: Said, expected: list[str]
+) -> None:
+    schedule = parse(**(said | Said(except_=["cron(* * * * ? 2027,2029-2030)"])))
+
+    found = list(islice(schedule.occurrences(START), 4))
+
+    assert [f"{at:%Y}" for at in found] == expected
+    assert [schedule.previous(later) for later in found[1:]] == found[:-1]
+
+
+def test_exclusions_of_every_year_of_an_expression_leave_nothing() -> None:
+    with pytest.raises(Rejected, match="takes away every occurrence"):
+        parse(cron="cron(0 0 1 1 ? 2027-2028)", except_=["cron(* * * * ? 2020-2030)"])
+    assert parse(cron="0 0 1 1 *", except_=["cron(* * * * ? 2001-2100)"]).next(START) == datetime(
+        2101, 1, 1, tzinfo=UTC
+    )
+
+
 def test_the_last_minute_before_an_exclusion_is_found_from_both_sides() -> None:
     schedule = parse(rate="20 seconds", start_at=START, except_=["* 0-7 * * *"])
     morning = START + timedelta(days=1, hours=8)
@@ -246,6 +291,7 @@ def test_the_last_minute_before_an_exclusion_is_found_from_both_sides() -> None:
         {"cron": "0 0 29 2 *", "except_": ["* * * 2 *"]},
         {"rate": "5 minutes", "except_": ["* * * * *"]},
         {"rate": "1 hour", "except_": ["0 * * * *"]},
+        {"rate": "every(1 day)", "start_at": START, "except_": ["0 0 * * *"]},
     ],
     ids=str,
 )
@@ -257,6 +303,26 @@ def test_exclusions_that_leave_nothing_are_refused(said: Said) -> None:
 
     assert refused.value.field == "except"
     assert process_time() - started < 1
+
+
+def test_a_rate_of_minutes_meets_the_one_minute_of_a_day_that_is_left() -> None:
+    schedule = parse(rate="1439 minutes", start_at=START, except_=["1-59 * * * *", "* 1-23 * * *"])
+    started = process_time()
+
+    later = schedule.next(START)
+
+    assert later == START + 1440 * timedelta(minutes=1439)
+    assert schedule.previous(later) == START
+    assert process_time() - started < 1
+
+
+def test_a_long_barren_stretch_of_the_calendar_is_crossed_quickly() -> None:
+    no_leap_day = ["* * 1-28,30,31 * *", "* * * 1,3-12 *"]
+    schedule = parse(rate="every(1 day)", start_at=START, except_=no_leap_day)
+    started = process_time()
+
+    assert schedule.next(datetime(2096, 3, 1, tzinfo=UTC)) == datetime(2104, 2, 29, tzinfo=UTC)
+    assert process_time() - started < 0.2
 
 
 def test_a_long_barren_stretch_is_crossed_quickly() -> None:
@@ -315,6 +381,58 @@ def test_a_schedule_survives_its_record(said: Said) -> None:
     assert record["tzdb"] == schedule.zones.version
 
 
+def test_the_last_of_a_count_is_kept_and_not_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = parse(cron="* * * * *", start_at=START, max_occurrences=MAX_OCCURRENCES)
+    record = schedule.to_record()
+    last = START + (MAX_OCCURRENCES - 1) * timedelta(minutes=1)
+    assert schedule.previous(ALWAYS[1]) == last
+
+    def counted(_: Schedule) -> datetime:
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr(model, "_count", counted)
+
+    assert Schedule.from_record(record).previous(ALWAYS[1]) == last
+    assert Schedule.from_record(record).to_record() == record
+    with pytest.raises(AssertionError, match="counted again"):
+        replace(Schedule.from_record(record), start_at=START + DAY).previous(ALWAYS[1])
+
+
+@pytest.mark.parametrize("change", [{"tzdb": "1999a"}, {"last_at": None}], ids=str)
+def test_the_last_of_a_count_is_counted_by_other_zones_and_from_older_records(
+    change: dict[str, str | None],
+) -> None:
+    schedule = parse(cron="0 2 * * *", start_at=START, max_occurrences=3)
+    stored = {**schedule.to_record(), "last_at": "2030-01-01T00:00:00Z", **change}
+    record = cast("Record", {name: value for name, value in stored.items() if value is not None})
+
+    assert Schedule.from_record(record).previous(ALWAYS[1]) == START + 2 * DAY + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"kind": "cron", "text": "0 25 * * *", "timezone": "UTC", "tzdb": "2026a"},
+        {"kind": "cron", "text": "0 2 * * *", "timezone": "Atlantis/Poseidonis", "tzdb": "2026a"},
+        {"kind": "moon", "text": "full", "timezone": "UTC", "tzdb": "2026a"},
+        {"kind": "cron"},
+    ],
+    ids=str,
+)
+def test_a_record_that_cannot_be_read_any_more_is_kept_and_asked_in_vain(
+    record: Record,
+) -> None:
+    schedule = read_record(record)
+
+    assert isinstance(schedule, UnreadableSchedule)
+    assert schedule.to_record() == record
+    for ask in (schedule.next, schedule.previous, schedule.contains, schedule.run_at):
+        with pytest.raises(Unreadable, match="its schedule cannot be read"):
+            ask(START)
+
+
 @pytest.mark.parametrize(
     ("said", "shortest"),
     [
@@ -344,17 +462,55 @@ def test_an_interval_below_the_owner_s_minimum_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "field", "reason"),
     [
-        {"cron": "cron(0 0 1 1 ? 2025)"},
-        {"cron": "0 0 * * *", "end_at": START - DAY},
-        {"rate": "1 hour", "start_at": START - 9 * DAY, "max_occurrences": 5},
+        ({"cron": "cron(0 0 1 1 ? 2025)"}, "cron", "is never due after 2026-01-01T00:00:00"),
+        (
+            {"cron": "cron(30 2 ? 3 1#2 *)", "timezone": "America/New_York", "dst_gap": "SKIP"},
+            *("cron", "is never due after 2026-01-01T00:00:00"),
+        ),
+        (
+            {"cron": "0 0 * * *", "end_at": START - DAY},
+            *("end_at", "earlier than the first occurrence after 2026-01-01T00:00:00.000Z, 2026-0"),
+        ),
+        (
+            {"cron": "0 0 1 2 *", "end_at": START + DAY, "max_occurrences": 5, "start_at": START},
+            *("end_at", "2026-02-01T00:00:00.000Z"),
+        ),
+        (
+            {"rate": "1 hour", "start_at": START - 9 * DAY, "max_occurrences": 5},
+            *("max_occurrences", "all of them are over by 2026-01-01T00:00:00.000Z"),
+        ),
+        (
+            {"cron": "cron(0 0 1 7 ? 2026-2027)", "except_": ["2026-07-01", "2027-07-01"]},
+            *("except", "takes away every occurrence after 2026-01-01T00:00:00.000Z"),
+        ),
     ],
     ids=str,
 )
-def test_what_is_never_due_again_is_refused_for_a_new_job(said: Said) -> None:
-    with pytest.raises(Rejected, match="is never due after 2026-01-01T00:00:00"):
+def test_what_is_never_due_again_is_refused_by_the_field_that_ends_it(
+    said: Said, field: str, reason: str
+) -> None:
+    with pytest.raises(Rejected) as refused:
         check(parse(**said), now=START)
+
+    assert refused.value.field == field
+    assert reason in refused.value.reason
+
+
+def test_what_takes_too_long_to_count_is_refused_before_it_costs() -> None:
+    only_midnight = ["1-59 * * * *", "* 1-23 * * *"]
+    seldom = parse(
+        rate="997 minutes", start_at=START, except_=only_midnight, max_occurrences=MAX_OCCURRENCES
+    )
+    started = process_time()
+
+    with pytest.raises(Rejected, match="max_occurrences cannot be counted") as refused:
+        check(seldom, now=START)
+
+    assert refused.value.field == "except"
+    assert process_time() - started < 2
+    check(replace(seldom, max_occurrences=3), now=START)
 
 
 def test_whether_a_past_time_still_runs_is_not_decided_here() -> None:

@@ -5,15 +5,28 @@ case there first. Any call may raise Unavailable; then whether a write took effe
 and every caller is written so that doing it again is harmless.
 """
 
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from lamplighter.core.buckets import ExecutionId, JobId, Minute, Position, minute_of, start_of
 from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
 from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS
-from lamplighter.core.model import Execution, Job, Message, Owner, Payload, Pointer, Token
+from lamplighter.core.misfire import Gap
+from lamplighter.core.model import (
+    Arrival,
+    Execution,
+    Job,
+    Message,
+    Owner,
+    Payload,
+    PayloadRef,
+    Pointer,
+    Token,
+)
+from lamplighter.core.quotas import Empty, Lease, Quota, Quotas, Rate, Taken, Usage
 
 
 class Clock(Protocol):
@@ -100,8 +113,10 @@ class Executions(Protocol):
         """The row, or None."""
         ...
 
-    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
-        """The rows that exist, eventually consistent: for lists and history."""
+    def get_many(
+        self, ids: Collection[ExecutionId], *, strongly: bool = False
+    ) -> Mapping[ExecutionId, Execution]:
+        """The rows that exist, eventually consistent unless `strongly`: for lists and history."""
         ...
 
     def due(
@@ -124,6 +139,7 @@ class Executions(Protocol):
         worker: str,
         now: datetime,
         lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         """Take the execution for one try; of any number of callers exactly one wins.
 
@@ -133,7 +149,14 @@ class Executions(Protocol):
         ...
 
     def take_over(
-        self, holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+        self,
+        holder: Execution,
+        *,
+        token: Token,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         """Take a RUNNING execution from a silent holder; exactly one caller wins.
 
@@ -164,13 +187,43 @@ class Executions(Protocol):
     ) -> Execution | Refusal:
         """Make a row that no worker holds final.
 
-        On condition that its state and attempt are those of `before`. With `job_version` as
-        in `settle`: raises VersionMoved.
+        On condition that its state and attempt are those of `before`; of a RUNNING one, which
+        is then ended over its holder's head, also its token and lease. With `job_version` as
+        in `settle`: raises VersionMoved. The answer has the row's waiters.
+        """
+        ...
+
+    def block(self, after: Execution, *, token: Token, alone: bool) -> Execution | Refusal:
+        """Make a RUNNING row BLOCKED, and a waiter of its blocker, both or neither (P14).
+
+        A Refusal when the blocker has ended, its row with it; with `alone` when it is BLOCKED
+        too (P15). Raises LostClaim when the token no longer holds the row. The answer has the
+        row's own waiters.
+        """
+        ...
+
+    def amend(self, before: Execution, after: Execution) -> Execution | Refusal:
+        """Put a one-off's next version in the place of `before`, whole.
+
+        On condition that the row is SCHEDULED and at the version of `before`: so of a claim
+        and any number of amendments that meet, one finds it so. Doing it twice is fine.
+        """
+        ...
+
+    def move(self, before: Execution, after: Execution, *, now: datetime) -> Execution | Refusal:
+        """Have a one-off run as `after`, a row of its own, and not as `before`: one transaction.
+
+        On the condition of `amend`. `before` ends CANCELLED (`outcome.moved`), and the row that
+        the job's id leads to points at `after`, on condition that it pointed at `before`. Doing
+        it twice is fine (P20).
         """
         ...
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
-        """Ask a RUNNING execution's handler to stop; its next beat sees it."""
+        """Ask a RUNNING execution's handler to stop; its next beat sees it.
+
+        Asked again, the first request's instant stays.
+        """
         ...
 
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
@@ -190,7 +243,7 @@ class Executions(Protocol):
     ) -> Sequence[ExecutionId]:
         """An owner's executions before a position, newest run_at first, eventually consistent.
 
-        Fewer than limit means that there are no more.
+        Those that were moved are left out. Fewer than limit means that there are no more.
         """
         ...
 
@@ -214,12 +267,39 @@ class Jobs(Protocol):
     """Definitions of recurring jobs; and the one write that creates anything."""
 
     def create(
-        self, *, first: Execution, job: Job | None = None, key: KeyRecord | None = None
+        self,
+        *,
+        first: Execution,
+        job: Job | None = None,
+        key: KeyRecord | None = None,
+        quota: Quota | None = None,
     ) -> KeyRecord | None:
         """Make the first row, the job and the key, all or none; durable once it returns.
 
         None when all were made, or had been by an earlier try of this very call. When the
-        key exists, nothing is written and its record is the answer.
+        key exists, nothing is written and its record is the answer. A job that `is_counted`
+        is counted in the same write: raises OverQuota when that exceeds its owner's `quota`
+        of live jobs or payload bytes. Of any number of callers as many get in as there is
+        room for.
+        """
+        ...
+
+    def join(
+        self,
+        rows: Sequence[Execution],
+        *,
+        job: Job,
+        armed: Execution | None,
+        key: KeyRecord | None = None,
+    ) -> KeyRecord | None:
+        """Make at most 90 rows, a part of their job's chain, at its end: all or none (P16).
+
+        The last of them becomes the predecessor of `armed`, which is then of the job's version,
+        on condition that this one is SCHEDULED and has the predecessor that it has here;
+        without `armed` it becomes the tail of the job, on condition that this is the one that
+        it has here. Raises ChainMoved when the condition does not hold, VersionMoved when the
+        job has another version. The key, and an earlier try of this very call, are as in
+        `Jobs.create`.
         """
         ...
 
@@ -236,29 +316,80 @@ class Jobs(Protocol):
         ...
 
     def delete(self, job: Job) -> Job:
-        """Mark the job DELETED with the next version.
+        """Mark the job DELETED with the next version, and count it no more, in one write.
 
         Raises VersionMoved when its version is no longer the one given.
         """
         ...
 
-    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
+    def revise(
+        self,
+        before: Job,
+        after: Job,
+        *,
+        first: Execution | None = None,
+        armed: Execution | None = None,
+        quota: Quota | None = None,
+    ) -> Job | Refusal:
         """Put the job's next version in the place of `before`, and its first row, or neither.
 
         `before` is kept among its versions. Raises VersionMoved when the job is no longer at
         the version of `before`; a Refusal when the first row's place is taken by one that
-        does not give way. Writing the same revision twice is fine (P18).
+        does not give way; ChainMoved when the job's tail is not the one given here, or
+        `armed` is not SCHEDULED any more or has another predecessor (P16). Writing the same
+        revision twice is fine (P18). Of a job that `is_counted`, what its payload grows by is
+        counted in the same write: raises OverQuota when that exceeds its owner's `quota`.
         """
         ...
 
     def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
-        """Earlier versions of a job than this one, newest first, eventually consistent."""
+        """Earlier versions of a job than this one, newest first."""
         ...
 
     def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:
         """An owner's jobs created before a position, newest first, eventually consistent.
 
         DELETED ones are left out. Fewer than limit means that there are no more.
+        """
+        ...
+
+
+class Tally(Protocol):
+    """What owners are counted to have, and their buckets of submissions.
+
+    Nobody asks it about an owner without a quota.
+    """
+
+    def usage(self, owner: Owner) -> Usage:
+        """What an owner is counted to have, strongly consistent."""
+        ...
+
+    def reserve(self, owner: Owner, quota: Quota, more: Usage, *, now: datetime) -> None:
+        """Count so many executions, and their payloads, as queued, or raise OverQuota.
+
+        Of any number of callers as many get in as there is room for. What is counted stays
+        so, whether or not it was made, until a recount. Over half of a quota the count is
+        marked, now and then (`quotas.Mark`): a recount is about what was counted by a mark.
+        """
+        ...
+
+    def recount(self, owner: Owner, *, now: datetime) -> bool:
+        """Count anew what of an owner's is queued, by the rows that there are.
+
+        What was counted since the mark before counts beside what is found, so that the count
+        is never too low: only by what took longer than RECOUNT_AFTER from its reservation
+        until it could be seen. False, and nothing is counted, when that mark is not so old yet;
+        where there is none, one is made.
+        Eventually consistent; after a crash in it the count is as it was.
+        """
+        ...
+
+    def take(
+        self, owner: Owner, rate: Rate, *, least: int, most: int, now: datetime
+    ) -> Taken | Empty:
+        """Take tokens out of an owner's bucket, as `quotas.take` says; exact for any callers.
+
+        After Unavailable they may have been taken.
         """
         ...
 
@@ -296,6 +427,56 @@ class Control(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A request by which a caller, without any other right, uploads one object."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    """To be sent exactly so: they are part of what was granted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """One version of an object, as it is kept."""
+
+    version_id: str
+    size: int
+    sha256: str | None
+    """Lower-case hex, of the whole object; None where it was kept without."""
+
+
+class Payloads(Protocol):
+    """The stack's own bucket: what is too large for an item, as versions that never change.
+
+    A version is there until somebody deletes that very version, or for a good while after
+    its object was replaced or deleted.
+    """
+
+    def offer(
+        self, key: str, *, size: int, sha256: str, content_type: str, open_for: timedelta
+    ) -> Upload:
+        """A place to upload to, for bytes of exactly this size and digest (lower-case hex).
+
+        Nothing is written. The upload's answer says in `x-amz-version-id` which version it
+        made. It is refused with 412 once the key has an object: uploading twice makes one.
+        """
+        ...
+
+    def look(self, key: str, version_id: str | None) -> Stored | None:
+        """What lies under a key: this version of it, or the latest; None: nothing."""
+        ...
+
+    def fetch(self, ref: PayloadRef, *, within: timedelta) -> bytes | None:
+        """That version's bytes, as they are, but no more than one beyond `ref.size`.
+
+        None when it is not there. Raises Unavailable, too, when they have not all come in
+        time, or may not be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outgoing:
     """A message on its way to a lane."""
 
@@ -311,6 +492,8 @@ class Received:
     message: Message
     receipt: str
     receive_count: int = 1
+    sent_at: datetime | None = None
+    """By the queue's clock; None where that does not tell."""
 
 
 class Queue(Protocol):
@@ -379,9 +562,30 @@ class Telemetry(Protocol):
         """A message was not begun: too little of the process's time was left for it."""
         ...
 
+    def definition_unreadable(self, id: JobId, *, reason: str) -> None:
+        """A job's schedule means nothing to this release: its executions wait until it does."""
+        ...
+
+    def passed_over(self, job: Job, gap: Gap) -> None:
+        """Missed occurrences that are not run and have no rows; told again after a crash."""
+        ...
+
+    def missed(self, job: Job, count: int) -> None:
+        """A ledger has slots that neither ran nor have a reason; told again by each that does."""
+        ...
+
     def hung(self, execution: Execution) -> None:
         """A handler would not stop; its process ends."""
         ...
+
+
+@dataclass(kw_only=True)
+class Leases:
+    """The tokens that this host holds: lost with it, and then nobody's."""
+
+    of: dict[Owner, Lease] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Over looking at an owner's tokens and taking others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,11 +596,15 @@ class Ports:
     chance: Chance
     executions: Executions
     jobs: Jobs
+    tally: Tally
     control: Control
+    payloads: Payloads
     queue: Queue
     telemetry: Telemetry
     shards: int = DEFAULT_SHARDS
     partitions: int = DEFAULT_PARTITIONS
+    quotas: Quotas = field(default_factory=Quotas)
+    leases: Leases = field(default_factory=Leases)
 
     def layout(self) -> Layout:
         """The layout in force; these shards and partitions when there never was one."""

@@ -4,22 +4,21 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 from pydantic import Field
 
 from lamplighter.api import documents, problems, shapes, strict_json
 from lamplighter.api.bodies import Body
-from lamplighter.api.problems import Answered, Problem, Refusal
+from lamplighter.api.problems import Problem, Refusal
 from lamplighter.api.render import Document
 from lamplighter.api.shapes import Asked
-from lamplighter.core.errors import Rejected, Unavailable
+from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import BATCH_MAX_JOBS, BATCH_PATIENCE
 from lamplighter.core.model import Owner
+from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.ports import Ports
 from lamplighter.services.submit import Created, IdempotencyKey, submit
-
-_ANSWERED = get_args(Answered)
 
 
 class BatchBody(Body):
@@ -47,6 +46,7 @@ class Creation:
     traceparent: str | None
     report: Callable[[Exception], None]
     """Is told of what is not the caller's doing."""
+    http: HttpRules = NOBODY
 
     def one(self, value: object, *, key: str | None) -> Reply:
         """Make the job that a body asks for; raises what Api answers with a problem.
@@ -59,6 +59,8 @@ class Creation:
             lanes=self.lanes,
             now=self.ports.clock.now(),
             traceparent=self.traceparent,
+            http=self.http,
+            min_interval=self.ports.quotas.of(self.owner).min_interval,
         )
         if key and asked.key and key != asked.key:
             raise Refusal(_two_keys())
@@ -68,7 +70,8 @@ class Creation:
             document, marks = asked.answer(answer), {}
         else:
             document, marks = json.loads(answer.answer), {"Idempotent-Replayed": "true"}
-        headers = {"Location": f"/v1/jobs/{answer.job_id}", **marks}
+        # A replay is answered as the first time: with what the job was when it was made.
+        headers = {"Location": f"/v1/jobs/{answer.job_id}", "ETag": problems.etag(1), **marks}
         return Reply(status=HTTPStatus.CREATED, document=document, headers=headers)
 
     def many(self, values: Sequence[object]) -> documents.Batch:
@@ -82,15 +85,7 @@ class Creation:
         try:
             return self.one(value, key=None)
         except Exception as error:  # noqa: BLE001 -- what one job meets is not its neighbours'
-            return _replied(self._problem(error))
-
-    def _problem(self, error: Exception) -> Problem:
-        if isinstance(error, Refusal):
-            return error.problem
-        is_answer = isinstance(error, _ANSWERED)
-        if not is_answer or isinstance(error, Unavailable):
-            self.report(error)
-        return problems.problem_of(cast("Answered", error)) if is_answer else problems.bug()
+            return _replied(problems.told(error, self.report))
 
 
 def jobs_of(value: object) -> Sequence[object]:

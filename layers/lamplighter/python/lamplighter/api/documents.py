@@ -72,17 +72,63 @@ class Attempt(TypedDict):
     """One try of an execution."""
 
     number: int
+    queued_at: Instant | None
+    """When its message was sent, by the queue's clock."""
     started_at: Instant
     finished_at: Instant | None
     status: str
     worker: str
+    handler_version: int | None
     error: Failure | None
 
 
+class Lateness(TypedDict):
+    """Of the first start, in milliseconds: parts that sum to the whole."""
+
+    total_ms: int
+    sending_ms: int
+    """Until its message was sent: dispatch was late, or it waited for its turn."""
+    queue_ms: int
+    """Until a worker had the message."""
+    claim_ms: int
+    """Until it was claimed."""
+
+
+class PayloadRef(TypedDict):
+    """One version of an object in the stack's own bucket, and what its bytes have to be."""
+
+    key: str
+    version_id: str
+    sha256: str
+    size: int
+
+
+@_DESCRIBED
+class Upload(TypedDict):
+    """A request that uploads one payload; it needs no token, and every header as it is here."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+
+
+@_DESCRIBED
+class PayloadGrant(TypedDict):
+    """A place for one payload, to be filled once."""
+
+    key: str
+    upload: Upload
+    """Its answer has the `version_id` in `x-amz-version-id`."""
+    expires_at: Instant
+
+
+@_DESCRIBED
 class HasPayload(TypedDict, total=False):
-    """What may have its payload beside it, where that was fetched."""
+    """What may have its payload beside it, where that was fetched, or where it is kept."""
 
     payload: object
+    payload_ref: PayloadRef
+    """In the place of `payload`."""
 
 
 @_DESCRIBED
@@ -104,6 +150,7 @@ class Execution(HasPayload):
     finished_at: Instant | None
     next_run_at: Instant | None
     lateness_ms: int | None
+    lateness: Lateness | None
     """`started_at` − `run_at`."""
     attempt: int
     """The number of its latest try, 0 before the first."""
@@ -112,9 +159,14 @@ class Execution(HasPayload):
     error: Failure | None
     reason: str | None
     cancel_requested_at: Instant | None
+    replay_of: str | None
+    """The execution that this one runs again."""
+    idempotency_key: str
+    """What its handler is given: the same for every try, and for a replay with the same payload."""
     traceparent: str | None
 
 
+@_DESCRIBED
 class RetryPolicy(TypedDict):
     """When a failed try is followed by another."""
 
@@ -122,15 +174,42 @@ class RetryPolicy(TypedDict):
     base_seconds: float
     factor: float
     max_seconds: float
+    jitter: float
+    retry_on: list[str]
+    """Empty: every error that no_retry_on does not have."""
+    no_retry_on: list[str]
+    honor_retry_after: bool
 
 
-class Task(HasPayload):
+@_DESCRIBED
+class HttpTarget(TypedDict):
+    """The request that is made in place of a task; `***` stands for what looks secret."""
+
+    kind: str
+    """`http`"""
+    url: str
+    method: str
+    headers: dict[str, str]
+
+
+class HasTarget(TypedDict, total=False):
+    """What may be run by a request."""
+
+    target: HttpTarget
+
+
+@_DESCRIBED
+class Task(HasPayload, HasTarget):
     """What runs, and under which policies."""
 
     task: str
+    """A task's name; of a target `http:` and its host."""
     queue: str
     retry_policy: RetryPolicy
     timeout_seconds: float
+    deadline_seconds: float | None
+    """Null: none for a one-off; for a recurring job, its catch-up window."""
+    on_deadline: str
 
 
 class When(TypedDict, total=False):
@@ -162,17 +241,24 @@ class Schedule(When, _Schedule):
     """When a recurring job is due; `anchor`: what an interval without `start_at` counts from."""
 
 
+@_DESCRIBED
 class RecurringJob(Task, Schedule):
     """A recurring job's definition."""
 
     job_id: str
     name: str | None
     misfire_policy: str
+    misfire_threshold_seconds: int
+    catchup_window_seconds: int
+    catchup_max: int
+    catchup_spread_seconds: int
     overlap_policy: str
     status: str
     version: int
     created_at: Instant
     next_run_at: Instant | None
+    schedule_error: str | None
+    """Why this release cannot read its schedule: nothing of it runs until it is edited."""
 
 
 class OneOffJob(Task):
@@ -201,6 +287,13 @@ class RevisedJob(RecurringJob):
     """Executions that were claimed before: they run to their end."""
 
 
+class RevisedOneOffJob(OneOffJob):
+    """A one-off as it runs from now on: nothing of it had been claimed."""
+
+    in_flight: list[str]
+    """None."""
+
+
 class OneOffJobDetail(OneOffJob):
     """A one-off job with its execution."""
 
@@ -208,6 +301,7 @@ class OneOffJobDetail(OneOffJob):
 
 
 Job = RecurringJob | OneOffJob
+AnyRevisedJob = RevisedJob | RevisedOneOffJob
 JobDetail = RecurringJobDetail | OneOffJobDetail
 
 
@@ -234,6 +328,17 @@ class FieldFault(TypedDict):
 
 
 @_DESCRIBED
+class QuotaExceeded(TypedDict):
+    """What its owner may have no more of."""
+
+    name: str
+    """`live_jobs`, `queued_executions`, `payload_bytes` or `submissions_per_second`"""
+    limit: float
+    used: float
+    """Of submissions, how many of a burst are spent."""
+
+
+@_DESCRIBED
 class Problem(TypedDict):
     """Why a request was not done: RFC 9457."""
 
@@ -243,6 +348,8 @@ class Problem(TypedDict):
     detail: str
     errors: NotRequired[list[FieldFault]]
     """Of a 400: every field at fault."""
+    quota: NotRequired[QuotaExceeded]
+    """Of a 429 with a `Retry-After`."""
 
 
 @_DESCRIBED
@@ -258,6 +365,157 @@ class Batch(TypedDict):
     """An answer for each job of the request, in its order."""
 
     answers: list[Answer]
+
+
+@_DESCRIBED
+class BackfillRun(TypedDict):
+    """A slot that is run."""
+
+    scheduled_for: Instant
+    run_at: Instant
+    execution_id: str | None
+    """None in a dry run."""
+
+
+@_DESCRIBED
+class BackfillSkip(TypedDict):
+    """A slot that is left out, for the execution that it has."""
+
+    scheduled_for: Instant
+    execution_id: str
+    status: str
+    """As it was when the request was made."""
+
+
+class Backfill(TypedDict):
+    """The slots of an interval, oldest first: those that are run, and those that are left out."""
+
+    job_id: str
+    dry_run: bool
+    runs: list[BackfillRun]
+    skipped: list[BackfillSkip]
+
+
+@_DESCRIBED
+class LedgerGroup(TypedDict):
+    """Slots of one outcome and reason."""
+
+    outcome: str
+    """`FIRED`, `SKIPPED`, `CANCELLED`, `EXPIRED`, `PENDING` or `MISSED`."""
+    reason: str
+    count: int
+    first: Instant
+    """The slots lie from here to `last`, maybe with others between them."""
+    last: Instant
+
+
+_Range = TypedDict("_Range", {"from": Instant, "to": Instant})
+
+
+@_DESCRIBED
+class Ledger(_Range):
+    """What became of a job's slots, each counted once; parts sum to the whole."""
+
+    job_id: str
+    forgotten_before: Instant | None
+    """Where `from` was moved to: executions are kept for seven days."""
+    expected: int
+    """All below."""
+    fired: int
+    skipped: int
+    cancelled: int
+    expired: int
+    pending: int
+    missed: int
+    groups: list[LedgerGroup]
+    unreadable_versions: list[int]
+    """Of the job, whose slots this release cannot tell: nothing of them is counted."""
+    next_cursor: str | None
+
+
+@_DESCRIBED
+class OverdueJob(TypedDict):
+    """What would run of a job, if dispatch came back now."""
+
+    job_id: str
+    name: str | None
+    misfire_policy: str
+    runs: int
+    first: Instant | None
+    """The oldest slot that would run."""
+    last: Instant | None
+    last_starts_at: Instant | None
+    """When the last to start would do so, at the earliest."""
+    deadline: Instant | None
+    """The earliest of theirs."""
+    not_run: int
+    """Passed over by the misfire policy, or past the deadline."""
+    is_exact: bool
+    """If not, both counts are `at least`."""
+
+
+@_DESCRIBED
+class MinuteLoad(TypedDict):
+    """How many executions are due in a minute."""
+
+    minute: Instant
+    planned: int
+    busiest_second: int
+
+
+@_DESCRIBED
+class LateMinute(TypedDict):
+    """A minute of which something is expected to start more than two seconds late."""
+
+    minute: Instant
+    planned: int
+    lateness_seconds: float
+    """Of the last that starts."""
+
+
+@_DESCRIBED
+class Forecast(_Range):
+    """What is planned, and what it comes to on a capacity; of a part, as if it were all."""
+
+    per_second: float
+    """The capacity, in starts."""
+    planned: int
+    minutes: list[MinuteLoad]
+    """Those that have any."""
+    late: list[LateMinute]
+    worst_lateness_seconds: float
+    flexible_window_seconds: int | None
+    """With as wide a window nothing is late; null when that is more than the capacity."""
+    next_cursor: str | None
+
+
+class OverdueJobs(TypedDict):
+    """A page of jobs with something overdue; null at the end of the last."""
+
+    items: list[OverdueJob]
+    next_cursor: str | None
+
+
+@_DESCRIBED
+class Handled(TypedDict):
+    """What came of one of the executions that a filter let through."""
+
+    execution_id: str
+    status: str
+    """As it is now; of one that was refused, as it was found."""
+    outcome: str
+    """`CANCELLED`; `REQUESTED`: it runs and is asked to stop; `REPLAYED`; `REFUSED`, with a
+    problem; or, of a dry run, `MATCHED`."""
+    new_execution_id: str | None
+    """Of what was replayed."""
+    problem: Problem | None
+
+
+class Bulk(TypedDict):
+    """A page of those that a filter let through; null at the end of the last."""
+
+    answers: list[Handled]
+    next_cursor: str | None
 
 
 @_DESCRIBED

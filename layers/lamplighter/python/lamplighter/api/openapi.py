@@ -29,10 +29,13 @@ _MEANS: Final = MappingProxyType(
         HTTPStatus.FORBIDDEN: "A token that names no owner, or no scope that is good for this",
         HTTPStatus.NOT_FOUND: "Nothing there, or nothing of yours",
         HTTPStatus.CONFLICT: "The state is against it, or others are changing the same thing",
+        HTTPStatus.PRECONDITION_FAILED: "The job is not at the version that If-Match names",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body that is too large",
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that does not say it is JSON",
         HTTPStatus.UNPROCESSABLE_ENTITY: "The idempotency key came with another body",
-        HTTPStatus.TOO_MANY_REQUESTS: "More requests than the whole API takes",
+        HTTPStatus.TOO_MANY_REQUESTS: "More than its owner may have or ask for (a problem, with "
+        "Retry-After), or more requests than the whole API takes",
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "Headers that are too large",
         HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours, which was logged",
         HTTPStatus.SERVICE_UNAVAILABLE: "A service did not answer: try again, with the same key",
     }
@@ -135,11 +138,17 @@ def _parameter(parameter: Parameter) -> Document:
 
 def _body(operation: Operation, schemas: Mapping[str, Document]) -> Document:
     schema = schemas[f"{operation.id}.body"]
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
+    content = {"application/json": {"schema": schema}}
+    return {"required": operation.needs_body, "content": content}
 
 
 def _responses(operation: Operation, schemas: Mapping[str, Document]) -> Mapping[str, Document]:
-    refusals = {HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR, *operation.refusals}
+    refusals = {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        *operation.refusals,
+    }
     stopped = {HTTPStatus.TOO_MANY_REQUESTS}
     if operation.needs:
         refusals |= {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
@@ -160,19 +169,21 @@ def _responses(operation: Operation, schemas: Mapping[str, Document]) -> Mapping
 
 def _answer(operation: Operation, schema: Document | None) -> Document:
     content = {"content": {operation.media_type: {"schema": schema}}} if schema else {}
-    return {"description": operation.summary, **content}
+    headers = {
+        one.name: {"description": one.description, "schema": dict(one.schema)}
+        for one in operation.answer_headers
+    }
+    told = {"headers": headers} if headers else {}
+    return {"description": operation.summary, **told, **content}
 
 
 def _refusals(problem: Document) -> Document:
     """The answers that operations have in common."""
     ours = {CONTENT_TYPE: {"schema": problem}}
     by_gateway = {"application/json": {"schema": _BY_THE_GATEWAY}}
-    stopped = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED}
+    content = {HTTPStatus.TOO_MANY_REQUESTS: ours | by_gateway, HTTPStatus.UNAUTHORIZED: by_gateway}
     return {
-        _code(status): {
-            "description": means,
-            "content": by_gateway if status in stopped else ours,
-        }
+        _code(status): {"description": means, "content": content.get(status, ours)}
         for status, means in _MEANS.items()
     }
 

@@ -8,10 +8,20 @@ from typing import Any, Final
 
 from lamplighter.api import documents
 from lamplighter.api.access import Scope
+from lamplighter.api.acting import BulkBody, ReplayBody
 from lamplighter.api.creating import BatchBody
+from lamplighter.api.patching import JobPatch
+from lamplighter.api.payloads import PayloadBody
 from lamplighter.api.preview import PreviewBody
+from lamplighter.api.requests import VERSION_TAG
+from lamplighter.api.running import BackfillBody, TriggerBody
 from lamplighter.api.shapes import AnyJobBody
-from lamplighter.core.limits import LIST_ITEMS, LIST_MAX_ITEMS
+from lamplighter.core.limits import (
+    FORECAST_MOST_PER_SECOND,
+    FORECAST_PER_SECOND,
+    LIST_ITEMS,
+    LIST_MAX_ITEMS,
+)
 
 HTML: Final = "text/html"
 
@@ -41,9 +51,12 @@ class Operation:
     headers: tuple[Parameter, ...] = ()
     body: Any = None
     """What pydantic reads a JSON schema from; None: no body is read."""
+    needs_body: bool = True
+    """Whether the body may not be left out, where one is read."""
     success: HTTPStatus = HTTPStatus.OK
     answer: Any = None
     """As `body`; None: an answer without one."""
+    answer_headers: tuple[Parameter, ...] = ()
     media_type: str = "application/json"
     refusals: tuple[HTTPStatus, ...] = ()
     """Answered with a problem, beside those that any operation may be."""
@@ -62,6 +75,28 @@ FROM: Final = Parameter(
     description="RFC 3339: with a `run_at` then or later; a recurring job, with a slot.",
 )
 TO: Final = Parameter(name="to", description="RFC 3339: with a `run_at` before that.")
+SLOTS_FROM: Final = Parameter(
+    name="from", description="RFC 3339: slots then or later; a day before `to`, unless given."
+)
+SLOTS_TO: Final = Parameter(name="to", description="RFC 3339: slots before it; now, unless given.")
+DUE_FROM: Final = Parameter(
+    name="from", description="RFC 3339: due then or later; now, unless given."
+)
+DUE_TO: Final = Parameter(
+    name="to", description="RFC 3339: due before it, at most a day later; in an hour, unless given."
+)
+PER_SECOND: Final = Parameter(
+    name="per_second",
+    description="How many executions can start in a second.",
+    schema=MappingProxyType(
+        {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": FORECAST_MOST_PER_SECOND,
+            "default": FORECAST_PER_SECOND,
+        }
+    ),
+)
 CURSOR: Final = Parameter(name="cursor", description="A page's `next_cursor`, for the following.")
 LIMIT: Final = Parameter(
     name="limit",
@@ -79,6 +114,17 @@ KEY: Final = Parameter(
     name="Idempotency-Key",
     description="Makes a retry safe for seven days: the same body gets the first answer again.",
     schema=MappingProxyType({"type": "string", "minLength": 1, "maxLength": 255}),
+    place="header",
+)
+IF_MATCH: Final = Parameter(
+    name="If-Match",
+    description="The `ETag` of the version that is meant, or `*`; without it, whichever it is.",
+    schema=MappingProxyType({"type": "string", "pattern": rf"^(\*|{VERSION_TAG})$"}),
+    place="header",
+)
+ETAG: Final = Parameter(
+    name="ETag",
+    description="The version of the definition, in quotes: for `If-Match`.",
     place="header",
 )
 TRACE: Final = Parameter(
@@ -116,6 +162,7 @@ OPERATIONS: Final = (
         body=AnyJobBody,
         success=HTTPStatus.CREATED,
         answer=documents.AnyCreated,
+        answer_headers=(ETAG,),
         refusals=(*_OF_A_BODY, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY),
     ),
     Operation(
@@ -145,7 +192,25 @@ OPERATIONS: Final = (
         summary="A definition, its payload and its latest executions",
         needs=Scope.JOBS_READ,
         answer=documents.JobDetail,
+        answer_headers=(ETAG,),
         refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="patch_job",
+        method="PATCH",
+        path="/jobs/{job_id}",
+        summary="Have a job go on otherwise: a merge patch of its body",
+        needs=Scope.JOBS_WRITE,
+        headers=(IF_MATCH,),
+        body=JobPatch,
+        answer=documents.AnyRevisedJob,
+        answer_headers=(ETAG,),
+        refusals=(
+            *_OF_A_BODY,
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.PRECONDITION_FAILED,
+        ),
     ),
     Operation(
         id="delete_job",
@@ -163,8 +228,14 @@ OPERATIONS: Final = (
         path="/jobs/{job_id}/pause",
         summary="Have nothing of a recurring job start until it is resumed",
         needs=Scope.JOBS_WRITE,
+        headers=(IF_MATCH,),
         answer=documents.RevisedJob,
-        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+        answer_headers=(ETAG,),
+        refusals=(
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.PRECONDITION_FAILED,
+        ),
     ),
     Operation(
         id="resume_job",
@@ -172,14 +243,56 @@ OPERATIONS: Final = (
         path="/jobs/{job_id}/resume",
         summary="Have a recurring job go on with its first slot after now",
         needs=Scope.JOBS_WRITE,
+        headers=(IF_MATCH,),
         answer=documents.RevisedJob,
-        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+        answer_headers=(ETAG,),
+        refusals=(
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.PRECONDITION_FAILED,
+        ),
+    ),
+    Operation(
+        id="trigger_job",
+        method="POST",
+        path="/jobs/{job_id}/trigger",
+        summary="Run a recurring job now, beside its schedule",
+        needs=Scope.JOBS_WRITE,
+        headers=(KEY, TRACE),
+        body=TriggerBody,
+        needs_body=False,
+        success=HTTPStatus.CREATED,
+        answer=documents.Execution,
+        refusals=(
+            *_OF_A_BODY,
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        ),
+    ),
+    Operation(
+        id="backfill_job",
+        method="POST",
+        path="/jobs/{job_id}/backfill",
+        summary="Run a recurring job's slots of the past, each once",
+        needs=Scope.JOBS_WRITE,
+        headers=(KEY, TRACE),
+        body=BackfillBody,
+        success=HTTPStatus.ACCEPTED,
+        answer=documents.Backfill,
+        others=MappingProxyType({HTTPStatus.OK: documents.Backfill}),
+        refusals=(
+            *_OF_A_BODY,
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        ),
     ),
     Operation(
         id="list_job_executions",
         method="GET",
         path="/jobs/{job_id}/executions",
-        summary="A job's executions, latest slot first",
+        summary="A job's executions, beside its schedule too, latest run_at first",
         needs=Scope.JOBS_READ,
         query=FILTERS,
         answer=documents.Executions,
@@ -194,6 +307,34 @@ OPERATIONS: Final = (
         query=FILTERS,
         answer=documents.Executions,
         refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="show_ledger",
+        method="GET",
+        path="/jobs/{job_id}/ledger",
+        summary="What became of each slot that a recurring job planned",
+        needs=Scope.JOBS_READ,
+        query=(SLOTS_FROM, SLOTS_TO, CURSOR),
+        answer=documents.Ledger,
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        id="show_forecast",
+        method="GET",
+        path="/forecast",
+        summary="How many executions are due in each minute to come, and how late that makes them",
+        needs=Scope.JOBS_READ,
+        query=(DUE_FROM, DUE_TO, PER_SECOND, CURSOR),
+        answer=documents.Forecast,
+    ),
+    Operation(
+        id="show_recovery",
+        method="GET",
+        path="/recovery",
+        summary="What would run if dispatch came back now; nothing is done",
+        needs=Scope.JOBS_READ,
+        query=(CURSOR, LIMIT),
+        answer=documents.OverdueJobs,
     ),
     Operation(
         id="list_executions",
@@ -212,6 +353,66 @@ OPERATIONS: Final = (
         needs=Scope.JOBS_READ,
         answer=documents.Execution,
         refusals=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        id="cancel_executions",
+        method="POST",
+        path="/executions/cancel",
+        summary="Cancel those that a filter lets through, each with an answer of its own",
+        needs=Scope.JOBS_WRITE,
+        body=BulkBody,
+        answer=documents.Bulk,
+        refusals=(*_OF_A_BODY, HTTPStatus.NOT_FOUND),
+    ),
+    Operation(
+        id="replay_executions",
+        method="POST",
+        path="/executions/replay",
+        summary="Replay those that a filter lets through, each with an answer of its own",
+        needs=Scope.OPS_REPLAY,
+        headers=(KEY, TRACE),
+        body=BulkBody,
+        answer=documents.Bulk,
+        refusals=(*_OF_A_BODY, HTTPStatus.NOT_FOUND),
+    ),
+    Operation(
+        id="cancel_execution",
+        method="POST",
+        path="/executions/{execution_id}/cancel",
+        summary="End an execution that waits, or ask one that runs to stop",
+        needs=Scope.JOBS_WRITE,
+        answer=documents.Execution,
+        others=MappingProxyType({HTTPStatus.ACCEPTED: documents.Execution}),
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        id="replay_execution",
+        method="POST",
+        path="/executions/{execution_id}/replay",
+        summary="Run again what has ended, as a new execution",
+        needs=Scope.OPS_REPLAY,
+        headers=(KEY, TRACE),
+        body=ReplayBody,
+        needs_body=False,
+        success=HTTPStatus.CREATED,
+        answer=documents.Execution,
+        refusals=(
+            *_OF_A_BODY,
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        ),
+    ),
+    Operation(
+        id="create_payload",
+        method="POST",
+        path="/payloads",
+        summary="A place to upload one payload to, for a job's payload_ref",
+        needs=Scope.JOBS_WRITE,
+        body=PayloadBody,
+        success=HTTPStatus.CREATED,
+        answer=documents.PayloadGrant,
+        refusals=_OF_A_BODY,
     ),
     Operation(
         id="preview_schedule",

@@ -1,15 +1,11 @@
-"""What becomes of occurrences that come late or meet each other, by anybody's names.
-
-A policy is taken only if it is kept: what dispatch does not do yet is refused, by the name
-that it was asked for with.
-"""
+"""What becomes of occurrences that come late or meet each other, by anybody's names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from lamplighter.core.errors import Rejected
-from lamplighter.core.model import MisfirePolicy
+from lamplighter.core.model import MisfirePolicy, OnDeadline, OverlapPolicy
 
 _MISFIRE_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -18,32 +14,40 @@ _MISFIRE_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("EVERY", "STRICT"), "FIRE_ALL"),
     }
 )
-ALLOW: Final = "ALLOW"
-"""The overlap policy that is kept: occurrences run whether or not an earlier one still does."""
-_OVERLAP_ALIASES: Final[Mapping[str, str]] = MappingProxyType({"ALLOW_ALL": ALLOW})
-_OVERLAP_NOT_KEPT: Final = frozenset(
-    {"SKIP", "FORBID", "BUFFER_ONE", "BUFFER_ALL", "QUEUE"}
-    | {"CANCEL_OTHER", "TERMINATE_OTHER", "REPLACE"}
+_OVERLAP_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ALLOW_ALL": "ALLOW",
+        "FORBID": "SKIP",
+        "QUEUE": "BUFFER_ALL",
+        "REPLACE": "CANCEL_OTHER",
+    }
 )
 
 
-def misfire_policy(text: str) -> MisfirePolicy:
+def misfire_policy(text: str, *, field: str = "misfire_policy") -> MisfirePolicy:
     """The policy of that name, ours or another system's, in any case; else Rejected."""
     name = text.upper()
     try:
         return MisfirePolicy(_MISFIRE_ALIASES.get(name, name))
     except ValueError:
         reason = f"not one of {', '.join(MisfirePolicy)}"
-        raise Rejected(field="misfire_policy", value=text, reason=reason) from None
+        raise Rejected(field=field, value=text, reason=reason) from None
 
 
-def overlap_policy(text: str) -> str:
-    """ALLOW, by any of its names; what is not kept is Rejected."""
+def on_deadline(text: str) -> OnDeadline:
+    """What becomes of what is too late to start, in any case; else Rejected."""
+    try:
+        return OnDeadline(text.upper())
+    except ValueError:
+        reason = f"not one of {', '.join(OnDeadline)}"
+        raise Rejected(field="on_deadline", value=text, reason=reason) from None
+
+
+def overlap_policy(text: str) -> OverlapPolicy:
+    """The policy of that name, ours or another system's, in any case; else Rejected."""
     name = text.upper()
-    name = _OVERLAP_ALIASES.get(name, name)
-    if name == ALLOW:
-        return name
-    reason = f"not one of {ALLOW}"
-    if name in _OVERLAP_NOT_KEPT:
-        reason = f"not kept yet: an occurrence runs whether or not the one before does ({ALLOW})"
-    raise Rejected(field="overlap_policy", value=text, reason=reason)
+    try:
+        return OverlapPolicy(_OVERLAP_ALIASES.get(name, name))
+    except ValueError:
+        reason = f"not one of {', '.join(OverlapPolicy)}"
+        raise Rejected(field="overlap_policy", value=text, reason=reason) from None

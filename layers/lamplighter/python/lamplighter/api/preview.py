@@ -1,6 +1,6 @@
 """When a schedule would be due: by the very functions that dispatch goes by."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Final
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from lamplighter.api import documents
 from lamplighter.api.bodies import SCHEDULE_FIELDS, ScheduleBody, read
 from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import NAME_MAX_CHARS, PREVIEW_MAX_OCCURRENCES
+from lamplighter.core.limits import MIN_INTERVAL, NAME_MAX_CHARS, PREVIEW_MAX_OCCURRENCES
 from lamplighter.core.schedule import check, explain, format_instant, parse, parse_instant
 
 _DEFAULT_COUNT: Final = 5
@@ -25,7 +25,9 @@ class PreviewBody(ScheduleBody):
     seed: Annotated[str, Field(description="What `H` hashes: a job's id.")] = ""
 
 
-def preview(value: object, *, now: datetime) -> documents.Preview:
+def preview(
+    value: object, *, now: datetime, min_interval: timedelta = MIN_INTERVAL
+) -> documents.Preview:
     """The next occurrences of a schedule, and what it says; what create refuses is Rejected.
 
     As if a job were created at `after`: a rate without a `start_at` is counted from then.
@@ -37,7 +39,7 @@ def preview(value: object, *, now: datetime) -> documents.Preview:
     after = parse_instant("after", body.after) if "after" in body.model_fields_set else now
     said = body.said("cron", "rate", "at", *SCHEDULE_FIELDS)
     schedule = parse(**said, seed=body.seed, anchor=after)
-    check(schedule, now=after)
+    check(schedule, now=after, min_interval=min_interval)
     return {
         "occurrences": [
             format_instant(instant) for instant in islice(schedule.occurrences(after), body.count)

@@ -1,20 +1,24 @@
 """Problems: every answer that is not what was asked for, as RFC 9457 has it."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, assert_never, cast, get_args
 
+from lamplighter.api import documents
 from lamplighter.core.errors import (
     Conflict,
     Contended,
     KeyReused,
     LamplighterError,
     NotFound,
+    OverQuota,
     Race,
     Rejected,
     Unavailable,
+    WrongVersion,
     shown,
 )
 
@@ -34,6 +38,7 @@ class Problem:
     title: str | None = None
     errors: Sequence[Rejected] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    quota: OverQuota | None = None
 
     def document(self) -> dict[str, object]:
         """The problem as JSON."""
@@ -47,6 +52,7 @@ class Problem:
             "status": int(self.status),
             "detail": self.detail,
             **({"errors": errors} if errors else {}),
+            **({"quota": _quota(self.quota)} if self.quota else {}),
         }
 
 
@@ -66,7 +72,7 @@ class Faults(LamplighterError):
         self.faults = faults
 
 
-Answered = Rejected | Faults | NotFound | Conflict | Race | Unavailable
+Answered = Rejected | Faults | NotFound | Conflict | OverQuota | Race | Unavailable
 """The errors that are an answer; any other is a bug."""
 
 
@@ -77,15 +83,10 @@ def problem_of(error: Answered) -> Problem:
             return _invalid([error] if isinstance(error, Rejected) else error.faults)
         case NotFound():
             return Problem(status=HTTPStatus.NOT_FOUND, detail=str(error))
-        case KeyReused(reason=reason):
-            return Problem(
-                status=HTTPStatus.UNPROCESSABLE_ENTITY,
-                type="urn:lamplighter:problem:idempotency-key-reused",
-                title="Idempotency key reused",
-                detail=reason,
-            )
         case Conflict():
-            return Problem(status=HTTPStatus.CONFLICT, detail=str(error))
+            return _against_the_state(error)
+        case OverQuota():
+            return _over_quota(error)
         case Race() | Contended():
             return Problem(
                 status=HTTPStatus.CONFLICT,
@@ -101,6 +102,58 @@ def problem_of(error: Answered) -> Problem:
             )
         case other:
             assert_never(other)
+
+
+def _over_quota(over: OverQuota) -> Problem:
+    seconds = max(1, math.ceil(over.retry_after.total_seconds()))
+    return Problem(
+        status=HTTPStatus.TOO_MANY_REQUESTS,
+        type="urn:lamplighter:problem:quota-exceeded",
+        title="Quota exceeded",
+        detail=str(over),
+        headers={"Retry-After": str(seconds)},
+        quota=over,
+    )
+
+
+def _quota(over: OverQuota) -> documents.QuotaExceeded:
+    return {"name": over.quota, "limit": over.limit, "used": over.used}
+
+
+def _against_the_state(error: Conflict) -> Problem:
+    match error:
+        case KeyReused(reason=reason):
+            return Problem(
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                type="urn:lamplighter:problem:idempotency-key-reused",
+                title="Idempotency key reused",
+                detail=reason,
+            )
+        case WrongVersion(version=version):
+            return Problem(
+                status=HTTPStatus.PRECONDITION_FAILED,
+                type="urn:lamplighter:problem:version-mismatch",
+                title="Another version",
+                detail=str(error),
+                headers={"ETag": etag(version)},
+            )
+        case _:
+            return Problem(status=HTTPStatus.CONFLICT, detail=str(error))
+
+
+def told(error: Exception, report: Callable[[Exception], None]) -> Problem:
+    """The problem of one of many: what it met ends no other. `report` as Api's."""
+    if isinstance(error, Refusal):
+        return error.problem
+    is_answer = isinstance(error, get_args(Answered))
+    if not is_answer or isinstance(error, Unavailable):
+        report(error)
+    return problem_of(cast("Answered", error)) if is_answer else bug()
+
+
+def etag(version: int) -> str:
+    """The header `ETag` of a job at this version: what `If-Match` names it by."""
+    return f'"{version}"'
 
 
 def bug() -> Problem:

@@ -6,19 +6,23 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from lamplighter.api import documents
-from lamplighter.api.policies import ALLOW
+from lamplighter.core.lateness import Lateness, lateness_of
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Attempt, Spec
+from lamplighter.core.model import Attempt, PayloadRef, Spec
 from lamplighter.core.retry import Failure
 from lamplighter.core.schedule import Kind, Schedule, format_instant
 from lamplighter.core.status import status_of
+from lamplighter.core.targets import HttpTarget
 from lamplighter.services.inspect import Definition, Detail, OneOff, Recurring, Seen
 from lamplighter.services.manage import Revised
+from lamplighter.services.payloads import Granted
+from lamplighter.services.recovery import Overdue
 from lamplighter.services.submit import Created
 
 Document = Mapping[str, object]
 
 _MILLISECOND = timedelta(milliseconds=1)
+_SECOND = timedelta(seconds=1)
 _WAITING = {State.SCHEDULED, State.RETRYING}
 
 
@@ -67,7 +71,7 @@ def execution(seen: Seen) -> documents.Execution:
         "job_id": row.job_id,
         "job_version": row.job_version,
         "task": row.task,
-        **_payload(seen.payload or (row.spec.payload.text if row.spec else None)),
+        **_payload_of(seen),
         "queue": row.queue,
         "status": seen.status,
         "trigger": row.trigger,
@@ -78,12 +82,15 @@ def execution(seen: Seen) -> documents.Execution:
         "finished_at": _instant(row.finished_at),
         "next_run_at": _instant(row.due_at if row.state in _WAITING else None),
         "lateness_ms": _milliseconds(row.lateness),
+        "lateness": _lateness(lateness_of(row)),
         "attempt": attempts[-1].number if attempts else 0,
         "attempts": [_attempt(attempt) for attempt in attempts],
         "result": None if row.result is None else _value(row.result),
         "error": _failure(row.error),
         "reason": row.reason,
         "cancel_requested_at": _instant(row.cancel_requested_at),
+        "replay_of": row.replay_of,
+        "idempotency_key": row.idempotency_key,
         "traceparent": row.traceparent,
     }
 
@@ -106,6 +113,11 @@ def revised(found: Revised, *, next_run_at: datetime | None) -> documents.Revise
     return {**_recurring(definition), "in_flight": [*found.in_flight]}
 
 
+def amended(definition: OneOff) -> documents.RevisedOneOffJob:
+    """A one-off that was just changed, which only one that nobody has claimed is."""
+    return {**_one_off(definition.execution), "in_flight": []}
+
+
 def job(definition: Definition) -> documents.Job:
     """A definition, of either kind."""
     match definition:
@@ -117,6 +129,23 @@ def job(definition: Definition) -> documents.Job:
             assert_never(other)
 
 
+def overdue(found: Overdue) -> documents.OverdueJob:
+    """What would run of a job, if dispatch came back now."""
+    job, recovery = found.job, found.recovery
+    return {
+        "job_id": job.id,
+        "name": job.name,
+        "misfire_policy": job.misfire,
+        "runs": recovery.runs,
+        "first": _instant(recovery.first),
+        "last": _instant(recovery.last),
+        "last_starts_at": _instant(recovery.last_starts_at),
+        "deadline": _instant(recovery.deadline),
+        "not_run": recovery.not_run,
+        "is_exact": recovery.is_exact,
+    }
+
+
 def _recurring(definition: Recurring) -> documents.RecurringJob:
     job = definition.job
     return {
@@ -125,11 +154,16 @@ def _recurring(definition: Recurring) -> documents.RecurringJob:
         **_spec(job.spec, definition.payload),
         **_schedule(job.schedule),
         "misfire_policy": job.misfire,
-        "overlap_policy": ALLOW,
+        "misfire_threshold_seconds": job.catch_up.threshold // _SECOND,
+        "catchup_window_seconds": job.catch_up.window // _SECOND,
+        "catchup_max": job.catch_up.most,
+        "catchup_spread_seconds": job.catch_up.spread // _SECOND,
+        "overlap_policy": job.overlap,
         "status": job.status,
         "version": job.version,
         "created_at": format_instant(job.created_at),
         "next_run_at": _instant(definition.next_run_at),
+        "schedule_error": job.unreadable,
     }
 
 
@@ -154,21 +188,70 @@ def _spec(spec: Spec, payload: str | None) -> documents.Task:
     retry = spec.retry
     return {
         "task": spec.task,
-        **_payload(payload or spec.payload.text),
+        **_target(spec.target),
+        **_payload(payload or spec.payload.text, spec.payload.ref),
         "queue": spec.queue,
         "retry_policy": {
             "max_attempts": retry.max_attempts,
             "base_seconds": retry.base_seconds,
             "factor": retry.factor,
             "max_seconds": retry.max_seconds,
+            "jitter": retry.jitter,
+            "retry_on": [*retry.retry_on],
+            "no_retry_on": [*retry.no_retry_on],
+            "honor_retry_after": retry.honor_retry_after,
         },
         "timeout_seconds": spec.timeout.total_seconds(),
+        "deadline_seconds": spec.deadline.total_seconds() if spec.deadline else None,
+        "on_deadline": spec.on_deadline,
     }
 
 
-def _payload(text: str | None) -> documents.HasPayload:
+def _target(target: HttpTarget | None) -> documents.HasTarget:
+    if target is None:
+        return {}
+    return {
+        "target": {
+            "kind": "http",
+            "url": target.shown_url,
+            "method": target.method,
+            "headers": target.shown_headers,
+        }
+    }
+
+
+def _payload_of(seen: Seen) -> documents.HasPayload:
+    if seen.row.spec is None:
+        return _payload(seen.payload, seen.payload_ref)
+    kept = seen.row.spec.payload
+    return _payload(seen.payload or kept.text, kept.ref)
+
+
+def _payload(text: str | None, ref: PayloadRef | None) -> documents.HasPayload:
+    if ref is not None:
+        return {"payload_ref": payload_ref(ref)}
     # Absent, rather than null, where it was not fetched: null is a payload too.
     return {} if text is None else {"payload": _value(text)}
+
+
+def payload_ref(ref: PayloadRef) -> documents.PayloadRef:
+    """Which bytes a job was accepted with."""
+    return {
+        "key": ref.key,
+        "version_id": ref.version_id,
+        "sha256": ref.sha256,
+        "size": ref.size,
+    }
+
+
+def granted(found: Granted) -> documents.PayloadGrant:
+    """Where a payload may be uploaded to."""
+    upload = found.upload
+    return {
+        "key": found.key,
+        "upload": {"method": upload.method, "url": upload.url, "headers": {**upload.headers}},
+        "expires_at": format_instant(found.closes_at),
+    }
 
 
 def _value(text: str) -> object:
@@ -199,11 +282,28 @@ def _schedule(schedule: Schedule) -> documents.Schedule:
 def _attempt(attempt: Attempt) -> documents.Attempt:
     return {
         "number": attempt.number,
+        "queued_at": _instant(attempt.arrival.sent_at if attempt.arrival else None),
         "started_at": format_instant(attempt.started_at),
         "finished_at": _instant(attempt.finished_at),
         "status": attempt.state,
         "worker": attempt.worker,
+        "handler_version": attempt.handler_version,
         "error": _failure(attempt.error),
+    }
+
+
+def _lateness(lateness: Lateness | None) -> documents.Lateness | None:
+    if lateness is None:
+        return None
+    # Cut one after the other from the start on, so that they sum to the whole.
+    sending = lateness.sending // _MILLISECOND
+    received = (lateness.sending + lateness.queue) // _MILLISECOND
+    total = lateness.total // _MILLISECOND
+    return {
+        "total_ms": total,
+        "sending_ms": sending,
+        "queue_ms": received - sending,
+        "claim_ms": total - received,
     }
 
 

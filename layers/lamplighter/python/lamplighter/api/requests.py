@@ -12,7 +12,9 @@ from lamplighter.api.problems import Problem, Refusal, brief
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import (
     BODY_MAX_BYTES,
+    HEADERS_MAX_BYTES,
     IDEMPOTENCY_KEY_MAX_CHARS,
+    QUERY_MAX_CHARS,
     QUERY_MAX_FIELDS,
 )
 
@@ -23,6 +25,9 @@ _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json", re.ASCII | re.IGNO
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII
 )
+
+VERSION_TAG: Final = r'(?:W/)?"([1-9][0-9]{0,8})"|([1-9][0-9]{0,8})'
+_VERSION_TAG: Final = re.compile(VERSION_TAG, re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,15 @@ class Request:
                 return str(value)
         return None
 
+    def check_headers(self) -> None:
+        """Raise Refusal (431) for more bytes of names and values than a request may have."""
+        headers = (self.event.get("headers") or {}).items()
+        size = sum(len(str(text).encode()) for header in headers for text in header)
+        if size > HEADERS_MAX_BYTES:
+            detail = f"The headers have {size} bytes, more than {HEADERS_MAX_BYTES}"
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise Refusal(Problem(status=status, detail=detail))
+
     @property
     def claims(self) -> Mapping[str, object]:
         """The token's, which the authorizer has checked; none without a token."""
@@ -79,6 +93,9 @@ class Request:
     def query(self, *known: str) -> Query:
         """The query string; Rejected when it holds a field that is not known here."""
         raw = str(self.event.get("rawQueryString") or "")
+        if len(raw) > QUERY_MAX_CHARS:
+            reason = f"longer than {QUERY_MAX_CHARS} characters"
+            raise Rejected(field="query", value=raw, reason=reason)
         try:
             pairs = parse_qsl(
                 raw, keep_blank_values=True, errors="strict", max_num_fields=QUERY_MAX_FIELDS
@@ -106,6 +123,18 @@ class Request:
         """The `Idempotency-Key`, if there is one."""
         key = self.header("Idempotency-Key")
         return None if key is None else checked_key("Idempotency-Key", key)
+
+    def if_match(self) -> int | None:
+        """The version that `If-Match` names; None without one, and for `*`: whichever it is."""
+        text = self.header("If-Match")
+        if text is None or text.strip() == "*":
+            return None
+        # A proxy that compresses makes a tag a weak one; it names the same version.
+        found = _VERSION_TAG.fullmatch(text.strip())
+        if found is None:
+            reason = 'not the ETag of a job, such as "3", nor *'
+            raise Rejected(field="If-Match", value=text, reason=reason)
+        return int(found[1] or found[2])
 
     def traceparent(self) -> str | None:
         """The W3C trace context; one that is not well-formed is ignored, as the standard asks."""

@@ -17,22 +17,44 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lamplighter.api import cursors, documents, openapi, problems, render, strict_json, swagger
+from lamplighter.api import (
+    cursors,
+    documents,
+    openapi,
+    payloads,
+    problems,
+    render,
+    strict_json,
+    swagger,
+)
 from lamplighter.api.access import Access
+from lamplighter.api.accounting import Accounting, Forecasting
+from lamplighter.api.acting import Acting
 from lamplighter.api.creating import Creation, Reply, jobs_of
 from lamplighter.api.operations import OPERATIONS, Operation
+from lamplighter.api.patching import Patch
 from lamplighter.api.preview import preview
 from lamplighter.api.problems import Answered, Problem, Refusal, brief
 from lamplighter.api.requests import Event, Query, Request
-from lamplighter.core.buckets import ExecutionId, JobId, parse_execution_id, parse_job_id
+from lamplighter.api.running import Running
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    execution_of,
+    parse_execution_id,
+    parse_job_id,
+)
 from lamplighter.core.errors import NotFound, Rejected, Unavailable
 from lamplighter.core.limits import BATCH_MAX_BYTES, LIST_ITEMS, LIST_MAX_ITEMS
 from lamplighter.core.model import Owner
 from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.core.status import parse_status
+from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.ports import Ports
 from lamplighter.services import inspect, manage
+from lamplighter.services.amend import amend
 from lamplighter.services.inspect import Listing, Wanted
+from lamplighter.services.recovery import recovery
 from lamplighter.version import VERSION
 
 # The description changes with the release only, and nobody's jobs are in it.
@@ -75,11 +97,13 @@ class Api:
         lanes: Collection[str],
         access: Access,
         report: Callable[[Exception, Request], None],
+        http: HttpRules = NOBODY,
     ) -> None:
         self._ports = ports
         self._lanes = lanes
         self._access = access
         self._report = report
+        self._http = http
         self._app = APIGatewayHttpResolver(strip_prefixes=["/v1"])
         self._add_routes()
         self._add_exceptions()
@@ -94,13 +118,24 @@ class Api:
             "create_jobs": self._create_many,
             "list_jobs": self._jobs,
             "show_job": self._job,
+            "patch_job": self._patch,
             "delete_job": self._delete,
             "pause_job": self._pause,
             "resume_job": self._resume,
+            "trigger_job": self._trigger,
+            "backfill_job": self._backfill,
             "list_job_executions": self._executions_of,
             "list_job_runs": self._executions_of,
+            "show_ledger": self._ledger,
+            "show_forecast": self._forecast,
+            "show_recovery": self._recovery,
             "list_executions": self._executions,
             "show_execution": self._execution,
+            "cancel_execution": self._cancel,
+            "replay_execution": self._replay,
+            "cancel_executions": self._cancel_many,
+            "replay_executions": self._replay_many,
+            "create_payload": self._create_payload,
             "preview_schedule": self._preview,
             "health": self._health,
             "openapi": self._openapi,
@@ -124,6 +159,7 @@ class Api:
 
         def asked(**ids: str) -> Response[Any]:
             request = self._request()
+            request.check_headers()
             if operation.needs is None:
                 request.query(*known)
                 return route()
@@ -185,6 +221,7 @@ class Api:
             lanes=self._lanes,
             traceparent=call.request.traceparent(),
             report=lambda error: self._report(error, call.request),
+            http=self._http,
         )
 
     def _jobs(self, call: Call) -> Response[str]:
@@ -202,7 +239,8 @@ class Api:
         return _page(page, listed, render.job)
 
     def _job(self, call: Call, *, job_id: str) -> Response[str]:
-        return _json(render.detail(inspect.job(self._ports, call.owner, _job_id(job_id))))
+        found = render.detail(inspect.job(self._ports, call.owner, _job_id(job_id)))
+        return _json(found, headers=_tagged(found["version"]))
 
     def _executions_of(self, call: Call, *, job_id: str) -> Response[str]:
         listed = Listed(owner=call.owner, list=job_id, wanted=_wanted(call.query))
@@ -225,14 +263,65 @@ class Api:
         return Response(status_code=HTTPStatus.NO_CONTENT, body="")
 
     def _pause(self, call: Call, *, job_id: str) -> Response[str]:
-        return self._revised(manage.pause(self._ports, call.owner, _job_id(job_id)))
+        version = call.request.if_match()
+        id = _job_id(job_id)
+        return self._revised(manage.pause(self._ports, call.owner, id, version=version))
 
     def _resume(self, call: Call, *, job_id: str) -> Response[str]:
-        return self._revised(manage.resume(self._ports, call.owner, _job_id(job_id)))
+        version = call.request.if_match()
+        id = _job_id(job_id)
+        return self._revised(manage.resume(self._ports, call.owner, id, version=version))
+
+    def _patch(self, call: Call, *, job_id: str) -> Response[str]:
+        id, version = _job_id(job_id), call.request.if_match()
+        patch = Patch(
+            ports=self._ports,
+            value=strict_json.read(call.request.body()),
+            lanes=self._lanes,
+            http=self._http,
+        )
+        if execution_of(id) is None:
+            change = patch.of_job
+            return self._revised(manage.edit(self._ports, call.owner, id, change, version=version))
+        row = amend(self._ports, call.owner, id, patch.of_one_off, version=version)
+        document = render.amended(inspect.one_off(self._ports, row))
+        return _json(document, headers=_tagged(row.job_version))
 
     def _revised(self, revised: manage.Revised) -> Response[str]:
         following = revised.job.next_after(self._ports.clock.now())
-        return _json(render.revised(revised, next_run_at=following))
+        document = render.revised(revised, next_run_at=following)
+        return _json(document, headers=_tagged(revised.job.version))
+
+    def _trigger(self, call: Call, *, job_id: str) -> Response[str]:
+        key = call.request.idempotency_key()
+        body = _body_if_any(call.request)
+        return _replied(self._running(call).trigger(_job_id(job_id), body, key=key))
+
+    def _backfill(self, call: Call, *, job_id: str) -> Response[str]:
+        key = call.request.idempotency_key()
+        body = strict_json.read(call.request.body())
+        return _replied(self._running(call).backfill(_job_id(job_id), body, key=key))
+
+    def _running(self, call: Call) -> Running:
+        return Running(ports=self._ports, owner=call.owner, traceparent=call.request.traceparent())
+
+    def _ledger(self, call: Call, *, job_id: str) -> Response[str]:
+        accounting = Accounting(ports=self._ports, owner=call.owner)
+        return _json(accounting.ledger(_job_id(job_id), call.query))
+
+    def _forecast(self, call: Call) -> Response[str]:
+        forecasting = Forecasting(ports=self._ports, owner=call.owner)
+        return _json(forecasting.forecast(call.query))
+
+    def _recovery(self, call: Call) -> Response[str]:
+        listed = Listed(owner=call.owner, list="recovery", wanted=Wanted())
+        page = recovery(
+            self._ports,
+            call.owner,
+            after=_after(call.query, listed, parse_job_id),
+            limit=_limit(call.query),
+        )
+        return _page(page, listed, render.overdue)
 
     def _executions(self, call: Call) -> Response[str]:
         listed = Listed(owner=call.owner, list="executions", wanted=_wanted(call.query))
@@ -249,9 +338,39 @@ class Api:
         id = _execution_id(execution_id)
         return _json(render.execution(inspect.execution(self._ports, call.owner, id)))
 
+    def _cancel(self, call: Call, *, execution_id: str) -> Response[str]:
+        return _replied(self._acting(call).cancel(_execution_id(execution_id)))
+
+    def _replay(self, call: Call, *, execution_id: str) -> Response[str]:
+        key = call.request.idempotency_key()
+        body = _body_if_any(call.request)
+        return _replied(self._acting(call).replay(_execution_id(execution_id), body, key=key))
+
+    def _cancel_many(self, call: Call) -> Response[str]:
+        return _json(self._acting(call).cancel_many(strict_json.read(call.request.body())))
+
+    def _replay_many(self, call: Call) -> Response[str]:
+        key = call.request.idempotency_key()
+        body = strict_json.read(call.request.body())
+        return _json(self._acting(call).replay_many(body, key=key))
+
+    def _acting(self, call: Call) -> Acting:
+        return Acting(
+            ports=self._ports,
+            owner=call.owner,
+            traceparent=call.request.traceparent(),
+            report=lambda error: self._report(error, call.request),
+        )
+
+    def _create_payload(self, call: Call) -> Response[str]:
+        body = strict_json.read(call.request.body())
+        grant = payloads.granted(self._ports, call.owner, body)
+        return _json(grant, status=HTTPStatus.CREATED)
+
     def _preview(self, call: Call) -> Response[str]:
         body = strict_json.read(call.request.body())
-        return _json(preview(body, now=self._ports.clock.now()))
+        shortest = self._ports.quotas.of(call.owner).min_interval
+        return _json(preview(body, now=self._ports.clock.now(), min_interval=shortest))
 
     def _health(self) -> Response[str]:
         """One small read tells whether the tables answer; anyone may ask, so no more is read."""
@@ -284,12 +403,22 @@ def _without_stage(event: Event) -> Event:
     }
 
 
+def _tagged(version: int) -> Mapping[str, str]:
+    return {"ETag": problems.etag(version)}
+
+
 def _health(status: str) -> documents.Health:
     return {"status": status, "version": VERSION}
 
 
 def _replied(reply: Reply) -> Response[str]:
     return _json(reply.document, status=reply.status, headers=reply.headers)
+
+
+def _body_if_any(request: Request) -> object:
+    """The value of a body that may be left out: an object without fields then."""
+    body = request.body()
+    return strict_json.read(body) if body.strip() else {}
 
 
 def _job_id(text: str) -> JobId:

@@ -6,19 +6,29 @@ whatever is wrong is found in one place and told by the name that the caller has
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from lamplighter.api import render
-from lamplighter.api.bodies import Body, JobBody, fingerprint, new_job, read
+from lamplighter.api.bodies import (
+    Body,
+    JobBody,
+    PayloadRefField,
+    TargetBody,
+    fingerprint,
+    new_job,
+    read,
+)
 from lamplighter.api.problems import Faults
 from lamplighter.api.requests import checked_key
 from lamplighter.core.errors import Rejected
+from lamplighter.core.limits import MIN_INTERVAL
 from lamplighter.core.model import Owner
+from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.services.submit import Created, NewJob
 
 Json = Mapping[str, Any]
@@ -65,13 +75,6 @@ class BackoffBody(Body):
     max_ms: Annotated[float, Field(description="No wait is longer.")] = 3_600_000.0
 
 
-class TaskTargetBody(Body):
-    """A task as a target."""
-
-    kind: Literal["task"]
-    name: Annotated[str, Field(description="The name of the task that runs.")]
-
-
 class TargetedJobBody(Body):
     """A `target`, once (`one_off` with `run_at`) or again and again (`recurring` with `cron`)."""
 
@@ -79,12 +82,18 @@ class TargetedJobBody(Body):
     run_at: Annotated[str, Field(description="RFC 3339; of a one-off.")] = ""
     cron: Annotated[str, Field(description="Of a recurring job.")] = ""
     timezone: Annotated[str, Field(description="An IANA name, spelled exactly.")] = "UTC"
-    target: TaskTargetBody
+    target: TargetBody
     payload: Annotated[object, _PAYLOAD]
+    payload_ref: PayloadRefField
     max_attempts: Annotated[int, Field(description="1–100, the first try too.")] = 5
     backoff: BackoffBody = BackoffBody()
-    misfire_policy: Annotated[str, Field(description="`fire_once` or `skip`.")] = "fire_once"
-    overlap_policy: Annotated[str, Field(description="`allow`.")] = "allow"
+    misfire_policy: Annotated[str, Field(description="`fire_all`, `fire_once` or `skip`.")] = (
+        "fire_once"
+    )
+    deadline_ms: Annotated[
+        float, Field(description="What has not started so long past its time does not start.")
+    ] = 0.0
+    overlap_policy: Annotated[str, Field(description="`skip`, `allow`, …")] = "skip"
     idempotency_key: Annotated[str, _KEY]
 
 
@@ -103,12 +112,19 @@ class Shape:
     names: Mapping[str, str]
     """What a canonical field is called here, where it is not the same."""
     answer: Callable[[Created], render.Document]
-    not_kept: Callable[[Json], Mapping[str, str]] = field(default=lambda _: {})
-    """Which of a body's fields are known but not honoured yet, and why."""
 
     def name_of(self, field: str) -> str:
         """What the caller calls a canonical field."""
         return self.names.get(field, field)
+
+    def canonical_names(self, fields: Collection[str]) -> Collection[str]:
+        """The fields of the canonical body that are read from these of the caller's."""
+        renamed = {
+            ours.split(".")[0]
+            for ours, theirs in self.names.items()
+            if theirs.split(".")[0] in fields
+        }
+        return {*fields, *renamed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,18 +146,30 @@ def asked(
     lanes: Collection[str],
     now: datetime,
     traceparent: str | None = None,
+    http: HttpRules = NOBODY,
+    min_interval: timedelta = MIN_INTERVAL,
 ) -> Asked:
     """What a body asks for, in any shape; raises Rejected or Faults, with all that is wrong."""
     if not isinstance(value, dict):
         raise Rejected(field="body", value=value, reason="not a JSON object")
     shape = _shape_of(value)
-    canonical = _canonical(shape, value)
+    body, unread = _readable(shape, value)
     try:
-        new = new_job(canonical, owner=owner, lanes=lanes, now=now, traceparent=traceparent)
-    except Rejected as fault:
-        raise _renamed(shape, value, fault) from None
+        new = new_job(
+            shape.canonical(body),
+            owner=owner,
+            lanes=lanes,
+            now=now,
+            traceparent=traceparent,
+            http=http,
+            min_interval=min_interval,
+            without=shape.canonical_names(names_at_fault(shape.model, unread)),
+        )
     except Faults as several:
-        raise Faults([_renamed(shape, value, fault) for fault in several.faults]) from None
+        told = [_renamed(shape, value, fault) for fault in several.faults]
+        raise Faults([*unread, *told]) from None
+    if unread:
+        raise Faults(unread)
     key = shape.name_of("idempotency_key")
     return Asked(
         new=new,
@@ -154,6 +182,9 @@ def asked(
 def _shape_of(value: Json) -> Shape:
     if "task" in value:
         return CANONICAL
+    # A target has its place in two: with `type` or `backoff` beside it, it is not the canonical.
+    if "target" in value and value.keys().isdisjoint({"type", "backoff"}):
+        return CANONICAL
     # `type` is the task's name in one shape and says how often in another.
     kind = value.get("type")
     if isinstance(kind, str) and kind in {"one_off", "recurring"}:
@@ -161,21 +192,13 @@ def _shape_of(value: Json) -> Shape:
     return next((shape for shape in SHAPES if not shape.marks.isdisjoint(value)), CANONICAL)
 
 
-def _canonical(shape: Shape, value: Json) -> Json:
+def _readable(shape: Shape, value: Json) -> tuple[Json, Sequence[Rejected]]:
+    """What can be read of a body by the names of its shape, and the faults of the rest."""
     if shape is CANONICAL:
-        return value
-    not_kept = shape.not_kept(value)
-    faults = [
-        Rejected(field=name, value=value[name], reason=reason) for name, reason in not_kept.items()
-    ]
+        return value, ()
     mark = next(iter(sorted(shape.marks & value.keys())), "type")
-    try:
-        read(shape.model, value, unknown=f"unknown field beside {mark}")
-    except Faults as several:
-        faults += [one for one in several.faults if one.field.split(".")[0] not in not_kept]
-    if faults:
-        raise Faults(faults)
-    return shape.canonical(value)
+    _, unread = read_most(shape.model, value, unknown=f"unknown field beside {mark}")
+    return rest_of(value, unread), unread
 
 
 def _renamed(shape: Shape, value: Json, fault: Rejected) -> Rejected:
@@ -232,9 +255,13 @@ def _of_targeted(value: Json) -> Json:
     if faults:
         raise Faults(faults)
     backoff = value.get("backoff", {})
-    names = (wanted, "timezone", "payload", "misfire_policy", "overlap_policy")
+    names = (
+        *(wanted, "timezone", "payload", "payload_ref"),
+        *("misfire_policy", "overlap_policy"),
+    )
     return {
-        "task": value["target"]["name"],
+        "target": value["target"],
+        **({"deadline_seconds": value["deadline_ms"] / 1000} if "deadline_ms" in value else {}),
         **{name: value[name] for name in names if name in value},
         "retry_policy": {
             **_picked(value, {"max_attempts": "max_attempts"}),
@@ -251,18 +278,6 @@ def _of_targeted(value: Json) -> Json:
 
 def _fault(field: str, value: object, reason: str) -> Rejected:
     return Rejected(field=field, value=value, reason=reason)
-
-
-def _not_kept_of_targeted(value: Json) -> Mapping[str, str]:
-    reasons = {
-        "payload_ref": "a payload is not fetched by reference yet: send it as payload",
-        "deadline_ms": "a deadline is not kept yet: leave it out, and late is never never",
-    }
-    target = value.get("target")
-    kind = target.get("kind") if isinstance(target, dict) else None
-    if isinstance(kind, str) and kind != "task":
-        reasons["target"] = 'only a task is run yet: {"kind": "task", "name": …}'
-    return {name: reason for name, reason in reasons.items() if name in value}
 
 
 CANONICAL: Final = Shape(
@@ -301,18 +316,17 @@ TASK_ID: Final = Shape(
 )
 TARGETED: Final = Shape(
     model=TargetedJobBody,
-    marks=frozenset({"target", "payload_ref", "backoff", "deadline_ms"}),
+    marks=frozenset({"target", "backoff", "deadline_ms"}),
     canonical=_of_targeted,
     names=MappingProxyType(
         {
-            "task": "target.name",
             "retry_policy.max_attempts": "max_attempts",
             "retry_policy.base_seconds": "backoff.base_ms",
             "retry_policy.factor": "backoff.factor",
             "retry_policy.max_seconds": "backoff.max_ms",
+            "deadline_seconds": "deadline_ms",
         }
     ),
     answer=render.created_targeted,
-    not_kept=_not_kept_of_targeted,
 )
 SHAPES: Final = (TASK_ID, TARGETED, TYPED)

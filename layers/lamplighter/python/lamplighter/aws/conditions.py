@@ -5,8 +5,10 @@ that nobody has to read it again to learn why.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from typing import Any, Final
 
 from boto3.dynamodb.conditions import Attr, ConditionBase, ConditionExpressionBuilder
@@ -19,13 +21,16 @@ from lamplighter.core.buckets import (
     Position,
     job_key,
     partition_key,
+    rate_key,
     through,
     to_ms,
+    usage_key,
 )
 from lamplighter.core.lease import Grant, Intent, Work
-from lamplighter.core.lifecycle import Event, State, event_to, sources_of
-from lamplighter.core.model import Execution, Job, JobStatus, Token
-from lamplighter.core.outcome import taken_over
+from lamplighter.core.lifecycle import FINAL, Event, State, event_to, sources_of
+from lamplighter.core.model import Arrival, Execution, Job, JobStatus, Owner, Token
+from lamplighter.core.outcome import moved, taken_over
+from lamplighter.core.quotas import Mark, Quota, Rate, Taken, Usage
 
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 _FRESH: Final = sources_of(Event.CLAIM) - {State.RUNNING}
@@ -49,15 +54,16 @@ class Put:
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """Attributes changed in one item, if the condition holds.
+    """Attributes changed in one item, if the condition holds; None: whatever it is.
 
     `changes`: set, or removed where None. `first`: set only where there is none yet.
-    `add`: added to the number that is there. `proof`: what the item has if this very write
-    was made already, its answer lost, and it was sent again; empty where nothing can tell.
+    `add`: added to the number, or the set, that is there. `proof`: what the item has if this
+    very write was made already, its answer lost, and it was sent again; empty where nothing can
+    tell.
     """
 
     key: tuple[str, str]
-    condition: ConditionBase
+    condition: ConditionBase | None
     changes: Values = field(default_factory=dict)
     first: Values = field(default_factory=dict)
     add: Values = field(default_factory=dict)
@@ -114,8 +120,11 @@ def made_once(values: Values) -> Put:
     return Put(values=values, condition=Attr(schema.PARTITION_KEY).not_exists())
 
 
-def planned(row: Execution) -> Put:
-    """A row that is made unless one is there that does not give way (`planning.supersedes`)."""
+def planned(row: Execution, *, over: Execution | None = None) -> Put:
+    """A row that is made unless one is there that does not give way (`planning.supersedes`).
+
+    `over` is the one that was read there: its predecessor must be the same still (P16).
+    """
     values = items.execution_values(row)
     if row.job_version == 1:
         # There is no earlier version.
@@ -132,6 +141,8 @@ def planned(row: Execution) -> Put:
         & Attr(items.CANCEL_REQUESTED_AT).not_exists()
     )
     gives_way = of_an_earlier_version & (still_waits | taken_back_before_it_ran)
+    if over is not None:
+        gives_way &= _has_predecessor(over)
     return Put(values=values, condition=nothing_there | gives_way)
 
 
@@ -143,6 +154,7 @@ def claim(
     worker: str,
     now: datetime,
     lease_until: datetime,
+    arrival: Arrival | None = None,
 ) -> Update:
     """The one write that takes an execution; of any number of callers one finds it so."""
     held_by_nobody = Attr(items.STATE).is_in(sorted(_FRESH))
@@ -153,25 +165,31 @@ def claim(
     return Update(
         key=items.execution_key(id),
         condition=held_by_nobody & this_try & run_at_is_past & retry_is_due,
-        changes=_held(token=token, worker=worker, now=now, lease_until=lease_until),
+        changes=_held(
+            token=token, worker=worker, now=now, lease_until=lease_until, arrival=arrival
+        ),
         first={items.FIRST_STARTED_AT: to_ms(now)},
         proof={items.TOKEN: token},
     )
 
 
 def take_over(
-    holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+    holder: Execution,
+    *,
+    token: Token,
+    worker: str,
+    now: datetime,
+    lease_until: datetime,
+    arrival: Arrival | None = None,
 ) -> Update:
     """Take a row from a holder who has neither beaten nor finished since it was read."""
-    if holder.lease_until is None:
+    if holder.token is None or holder.lease_until is None:
         raise ValueError(f"nobody holds {holder.id}")
-    same_holder = Attr(items.TOKEN).eq(holder.token)
-    no_beat_since = Attr(items.LEASE_UNTIL).eq(to_ms(holder.lease_until))
     return Update(
         key=items.execution_key(holder.id),
-        condition=same_holder & no_beat_since,
+        condition=_same_holder(holder.token, holder.lease_until),
         changes={
-            **_held(token=token, worker=worker, now=now, lease_until=lease_until),
+            **_held(token=token, worker=worker, now=now, lease_until=lease_until, arrival=arrival),
             **items.crash_values(taken_over(holder)),
         },
         proof={items.TOKEN: token},
@@ -193,7 +211,13 @@ def extend(id: ExecutionId, *, token: Token, lease_until: datetime) -> Update:
 def settle(after: Execution, *, token: Token) -> Update:
     """What a try led to, from the one who holds it."""
     still_ours = Attr(items.TOKEN).eq(token)
-    outcome = items.outcome_values(after)
+    first_start = after.first_started_at
+    outcome = {
+        **items.outcome_values(after),
+        items.PREDECESSOR: after.predecessor,
+        # None again where the look after the claim let no handler start.
+        items.FIRST_STARTED_AT: first_start and to_ms(first_start),
+    }
     return Update(
         key=items.execution_key(after.id), condition=still_ours, changes=outcome, proof=outcome
     )
@@ -208,16 +232,109 @@ def end(before: Execution, after: Execution) -> Update:
         raise ValueError(f"{before.id}: {before.state} does not become {after.state}")
     same_state = Attr(items.STATE).eq(before.state.value)
     same_try = Attr(items.ATTEMPT).eq(before.attempt)
-    outcome = items.outcome_values(after)
+    outcome: Values = items.outcome_values(after)
+    condition = same_state & same_try
+    if before.token is not None and before.lease_until is not None:
+        condition &= _same_holder(before.token, before.lease_until)
+        # Nobody but a holder may change it, and it is ended over the holder's head (P12).
+        outcome = {**outcome, items.PREDECESSOR: after.predecessor}
     # Whose end was asked for stays ended, whatever its job plans later (P19).
     requested = after.cancel_requested_at
     return Update(
         key=items.execution_key(before.id),
-        condition=same_state & same_try,
+        condition=condition,
         changes=outcome,
         first={items.CANCEL_REQUESTED_AT: to_ms(requested)} if requested else {},
         proof=outcome,
     )
+
+
+def block(after: Execution, *, token: Token) -> Update:
+    """A row that waits, from the one who holds it."""
+    if after.state is not State.BLOCKED or after.blocker is None:
+        raise ValueError(f"{after.id} waits for nothing")
+    return settle(after, token=token)
+
+
+def wait_for(blocker: ExecutionId, waiter: ExecutionId, *, alone: bool) -> Update:
+    """One more waiter of a row that has not ended; with `alone`, that does not wait itself."""
+    is_closed = [*FINAL, *([State.BLOCKED] if alone else [])]
+    has_not_ended = Attr(items.STATE).is_in(
+        sorted(state.value for state in State if state not in is_closed)
+    )
+    return Update(
+        key=items.execution_key(blocker),
+        condition=has_not_ended,
+        add={items.WAITERS: {waiter}},
+    )
+
+
+def follow(armed: Execution, last: ExecutionId, *, job_version: int) -> Update:
+    """An armed row's predecessor, put in between it and the one that it had (P16).
+
+    The row is then of this version: no row of it takes its place any more (P19).
+    """
+    still_waits = Attr(items.STATE).eq(State.SCHEDULED.value)
+    return Update(
+        key=items.execution_key(armed.id),
+        condition=still_waits & _has_predecessor(armed),
+        changes={items.PREDECESSOR: last, items.JOB_VERSION: job_version},
+        proof={items.PREDECESSOR: last},
+    )
+
+
+def follows_still(armed: Execution) -> Check:
+    """An armed row is still armed, and has the predecessor that it was read with."""
+    still_waits = Attr(items.STATE).eq(State.SCHEDULED.value)
+    return Check(key=items.execution_key(armed.id), condition=still_waits & _has_predecessor(armed))
+
+
+def put_last(job: Job, last: ExecutionId) -> Update:
+    """A job's tail, of a job that is as it was read."""
+    same_version = Attr(items.VERSION).eq(job.version)
+    return Update(
+        key=job_key(job.id),
+        condition=same_version & _has_tail(job),
+        changes={items.TAIL: last},
+        proof={items.TAIL: last},
+    )
+
+
+def amend(before: Execution, after: Execution) -> Update:
+    """What a one-off's next version changes, in a row that still waits at the version before."""
+    old, new = items.execution_values(before), items.execution_values(after)
+    changes = {name: value for name, value in new.items() if value != old[name]}
+    return Update(
+        key=items.execution_key(before.id),
+        condition=_waits_at(before.job_version),
+        changes=changes,
+        proof=changes,
+    )
+
+
+def move(before: Execution, *, to: ExecutionId, now: datetime) -> Update:
+    """The end of a one-off's row that still waits, for the sake of another row (P20)."""
+    return Update(
+        key=items.execution_key(before.id),
+        condition=_waits_at(before.job_version),
+        changes=items.moved_values(moved(before, to=to, now=now)),
+        proof={items.MOVED_TO: to},
+    )
+
+
+def lead(first: ExecutionId, *, away_from: ExecutionId, to: ExecutionId) -> Update:
+    """The latest place of a one-off, in the row that its id leads to."""
+    led_there = Attr(items.MOVED_TO).eq(away_from)
+    return Update(
+        key=items.execution_key(first), condition=led_there, changes=items.leading_values(to)
+    )
+
+
+def _waits_at(version: int) -> ConditionBase:
+    still_waits = Attr(items.STATE).eq(State.SCHEDULED.value)
+    # Where no version is written, it is the first.
+    is_first = Attr(items.JOB_VERSION).not_exists()
+    return still_waits & (is_first if version == 1 else Attr(items.JOB_VERSION).eq(version))
 
 
 def request_cancel(id: ExecutionId, *, now: datetime) -> Update:
@@ -244,7 +361,7 @@ def job_is_at(id: JobId, version: int) -> Check:
 def revise_job(before: Job, after: Job) -> Put:
     """The next version in the place of a job that is as it was read."""
     same_version = Attr(items.VERSION).eq(before.version)
-    return Put(values=items.job_values(after), condition=same_version)
+    return Put(values=items.job_values(after), condition=same_version & _has_tail(before))
 
 
 def delete_job(job: Job) -> Update:
@@ -257,8 +374,82 @@ def delete_job(job: Job) -> Update:
             items.VERSION: job.version + 1,
             items.STATUS: JobStatus.DELETED.value,
             schema.JOBS_OWNER_KEY: None,
+            items.IS_COUNTED: None,
         },
     )
+
+
+def count(owner: Owner, quota: Quota, more: Usage) -> Update:
+    """So much more of what an owner has, or less, where the quota has room for it."""
+    counts = {
+        items.LIVE_JOBS: (more.live_jobs, quota.live_jobs),
+        items.QUEUED: (more.queued_executions, quota.queued_executions),
+        items.HELD_BYTES: (more.payload_bytes, quota.payload_bytes),
+    }
+    clauses = [
+        _has_room(name, limit - added)
+        for name, (added, limit) in counts.items()
+        if limit is not None and added > 0
+    ]
+    return Update(
+        key=usage_key(owner),
+        condition=reduce(and_, clauses) if clauses else None,
+        add={name: added for name, (added, _) in counts.items() if added},
+    )
+
+
+def reserve(owner: Owner, quota: Quota, more: Usage) -> Update:
+    """As `count`, of what is queued: a recount replaces these."""
+    counted = count(owner, quota, more)
+    return replace(counted, add={**counted.add, items.QUEUED_BYTES: more.payload_bytes})
+
+
+def mark(owner: Owner, counted: Values, *, now: datetime) -> Update:
+    """A mark at what is counted, where it is still what was read."""
+    read = Attr(items.QUEUED).eq(counted[items.QUEUED])
+    as_read = read & Attr(items.QUEUED_BYTES).eq(counted[items.QUEUED_BYTES])
+    made = Mark(
+        at=now,
+        executions=int(counted[items.QUEUED]),
+        payload_bytes=int(counted[items.QUEUED_BYTES]),
+    )
+    return Update(key=usage_key(owner), condition=as_read, changes=items.mark_values(made))
+
+
+def recount(owner: Owner, old: Mark, new: Mark, more: Usage) -> Update:
+    """What was found more, or less, than was counted by a mark that is still the last."""
+    is_last = Attr(items.MARKED_AT).eq(to_ms(old.at))
+    return Update(
+        key=usage_key(owner),
+        condition=is_last,
+        changes=items.mark_values(new),
+        add={
+            items.QUEUED: more.queued_executions,
+            items.QUEUED_BYTES: more.payload_bytes,
+            items.HELD_BYTES: more.payload_bytes,
+        },
+        proof=items.mark_values(new),
+    )
+
+
+def take(owner: Owner, rate: Rate, taken: Taken, *, now_ns: int) -> Update:
+    """Tokens out of a bucket: of one that is full, or of one that has as many left."""
+    full_at, spent = Attr(items.FULL_AT), taken.tokens * rate.interval_ns
+    if taken.full_at_ns == now_ns + spent:
+        is_full = full_at.not_exists() | full_at.lte(now_ns)
+        return Update(
+            key=rate_key(owner), condition=is_full, changes={items.FULL_AT: taken.full_at_ns}
+        )
+    is_not_full = full_at.gt(now_ns)
+    has_as_many = full_at.lte(now_ns + rate.burst * rate.interval_ns - spent)
+    return Update(
+        key=rate_key(owner), condition=is_not_full & has_as_many, add={items.FULL_AT: spent}
+    )
+
+
+def _has_room(name: str, most: int) -> ConditionBase:
+    fits: ConditionBase = Attr(name).lte(most)
+    return fits if most < 0 else fits | Attr(name).not_exists()
 
 
 def acquire(
@@ -297,8 +488,30 @@ def advance(grant: Grant, *, watermark: Position, intent: Intent | None, until: 
     )
 
 
-def _held(*, token: Token, worker: str, now: datetime, lease_until: datetime) -> Values:
+def _same_holder(token: Token, lease_until: datetime) -> ConditionBase:
+    """The holder that was read, who has neither beaten nor finished since."""
+    return Attr(items.TOKEN).eq(token) & Attr(items.LEASE_UNTIL).eq(to_ms(lease_until))
+
+
+def _has_predecessor(row: Execution) -> ConditionBase:
+    name = Attr(items.PREDECESSOR)
+    return name.not_exists() if row.predecessor is None else name.eq(row.predecessor)
+
+
+def _has_tail(job: Job) -> ConditionBase:
+    return Attr(items.TAIL).not_exists() if job.tail is None else Attr(items.TAIL).eq(job.tail)
+
+
+def _held(
+    *,
+    token: Token,
+    worker: str,
+    now: datetime,
+    lease_until: datetime,
+    arrival: Arrival | None,
+) -> Values:
     return {
+        items.ARRIVAL: arrival and items.arrival_values(arrival, now),
         items.STATE: State.RUNNING.value,
         items.TOKEN: token,
         items.LEASE_UNTIL: to_ms(lease_until),
@@ -337,7 +550,9 @@ def _expression(update: Update) -> _Expression:
     )
 
 
-def _condition(condition: ConditionBase) -> Mapping[str, Any]:
+def _condition(condition: ConditionBase | None) -> Mapping[str, Any]:
+    if condition is None:
+        return {"ExpressionAttributeNames": {}}
     built = ConditionExpressionBuilder().build_expression(condition)
     values = items.marshal(built.attribute_value_placeholders)
     return {

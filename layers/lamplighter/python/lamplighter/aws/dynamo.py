@@ -6,7 +6,7 @@ the way) is followed here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder, Key
@@ -101,11 +101,11 @@ class Dynamo:
         return sorted((key for part in parts for key in part), reverse=True)[:limit]
 
     def last(self, table: str, condition: ConditionBase, *, limit: int) -> Sequence[Values]:
-        """The last `limit` items of a partition, the last one first; eventually consistent.
+        """The last `limit` items of a partition as of now, the last one first.
 
         Fewer mean that there are no more.
         """
-        return self._last(_query_request(table, condition, limit), limit)
+        return self._last(_query_request(table, condition, limit) | {"ConsistentRead": True}, limit)
 
     def put(self, table: str, put: Put) -> Unmet | None:
         """Make the item; None when it was made."""
@@ -125,9 +125,28 @@ class Dynamo:
             return answer.found
         return answer
 
-    def transact(self, writes: Sequence[tuple[str, Write]]) -> Sequence[Unmet | None] | None:
+    def count(self, index: Index, partition: str) -> int:
+        """How many items a partition of an index has; eventually consistent."""
+        request = {
+            **_query_request(index.table, Key(index.partition).eq(partition), limit=None),
+            "IndexName": index.name,
+            "Select": "COUNT",
+        }
+        found = 0
+        while True:
+            with translated("Query"):
+                answer = self._client.query(**request)
+            found += answer["Count"]
+            if not (last := answer.get("LastEvaluatedKey")):
+                return found
+            request = request | {"ExclusiveStartKey": last}
+
+    def transact(
+        self, writes: Sequence[tuple[str, Write]], *, tries: int | None = None
+    ) -> Sequence[Unmet | None] | None:
         """All of the writes or none: None when all were made, else one answer for each.
 
+        `tries` is for what many write at once; without it, as few as of any call.
         botocore gives each call a token of its own, and repeats it with that token.
         """
         if len(writes) > DYNAMODB_TRANSACT_ITEMS:
@@ -142,7 +161,8 @@ class Dynamo:
                 return _answers(cancelled)
             return None
 
-        return self._patience.through_contention(attempt)
+        patience = replace(self._patience, tries=tries or self._patience.tries)
+        return patience.through_contention(attempt)
 
     def _write(
         self, name: str, call: Callable[..., Any], request: Mapping[str, Any]
@@ -207,14 +227,14 @@ class Dynamo:
         raise Unavailable(f"BatchGetItem: {len(request[table]['Keys'])} keys were not read")
 
 
-def _query_request(table: str, condition: ConditionBase, limit: int) -> dict[str, Any]:
+def _query_request(table: str, condition: ConditionBase, limit: int | None) -> dict[str, Any]:
     built = ConditionExpressionBuilder().build_expression(condition, is_key_condition=True)
     return {
         "TableName": table,
         "KeyConditionExpression": built.condition_expression,
         "ExpressionAttributeNames": built.attribute_name_placeholders,
         "ExpressionAttributeValues": items.marshal(built.attribute_value_placeholders),
-        "Limit": limit,
+        **({} if limit is None else {"Limit": limit}),
     }
 
 

@@ -16,12 +16,13 @@ from lamplighter.core.buckets import (
     body_of,
     bucket_key,
     execution_id_at,
+    execution_of,
     job_index_keys,
     owner_keys,
     payload_key,
 )
 from lamplighter.core.errors import LostClaim, NotFound, VersionMoved
-from lamplighter.core.model import Execution, Owner, Payload, Pointer, Token
+from lamplighter.core.model import Arrival, Execution, Owner, Payload, Pointer, Token
 from lamplighter.ports import Page, Refusal
 
 # Sorts after a position and before or at every row that follows it.
@@ -59,9 +60,11 @@ class DynamoExecutions:
         # A pointer's place can be computed by whoever knows its execution's id.
         return row if isinstance(row, Execution) else None
 
-    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
+    def get_many(
+        self, ids: Collection[ExecutionId], *, strongly: bool = False
+    ) -> Mapping[ExecutionId, Execution]:
         keys = [items.execution_key(id) for id in ids]
-        found = self._dynamo.get_many(self._table, keys, consistent=False)
+        found = self._dynamo.get_many(self._table, keys, consistent=strongly)
         rows = (items.row_from(values) for values in found)
         return {row.id: row for row in rows if isinstance(row, Execution)}
 
@@ -94,19 +97,38 @@ class DynamoExecutions:
         worker: str,
         now: datetime,
         lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         return self._row_or_refusal(
             conditions.claim(
-                id, attempt=attempt, token=token, worker=worker, now=now, lease_until=lease_until
+                id,
+                attempt=attempt,
+                token=token,
+                worker=worker,
+                now=now,
+                lease_until=lease_until,
+                arrival=arrival,
             )
         )
 
     def take_over(
-        self, holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+        self,
+        holder: Execution,
+        *,
+        token: Token,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         return self._row_or_refusal(
             conditions.take_over(
-                holder, token=token, worker=worker, now=now, lease_until=lease_until
+                holder,
+                token=token,
+                worker=worker,
+                now=now,
+                lease_until=lease_until,
+                arrival=arrival,
             )
         )
 
@@ -137,6 +159,41 @@ class DynamoExecutions:
         if job_version is None:
             return self._row_or_refusal(update)
         return self._if_job_is_at(job_version, update, after)
+
+    def block(self, after: Execution, *, token: Token, alone: bool) -> Execution | Refusal:
+        update = conditions.block(after, token=token)
+        if after.blocker is None:
+            raise ValueError(f"{after.id} waits for nothing")
+        waiting = conditions.wait_for(after.blocker, after.id, alone=alone)
+        unmet = self._dynamo.transact([(self._table, update), (self._table, waiting)])
+        if unmet is None:
+            return self._written(after)
+        ours, of_blocker = unmet
+        if ours is not None and not update.was_made(ours.found):
+            raise LostClaim(after.id)
+        if of_blocker is not None and ours is None:
+            return refusal(of_blocker)
+        # An earlier try of this very call took effect.
+        return self._written(after)
+
+    def amend(self, before: Execution, after: Execution) -> Execution | Refusal:
+        return self._row_or_refusal(conditions.amend(before, after))
+
+    def move(self, before: Execution, after: Execution, *, now: datetime) -> Execution | Refusal:
+        ending = conditions.move(before, to=after.id, now=now)
+        made = conditions.made_once(items.execution_values(after))
+        writes: list[tuple[str, conditions.Write]] = [(self._table, ending), (self._table, made)]
+        first = execution_of(before.job_id)
+        if first is not None and first != before.id:
+            leading = conditions.lead(first, away_from=before.id, to=after.id)
+            writes.append((self._table, leading))
+        unmet = self._dynamo.transact(writes)
+        if unmet is None:
+            return items.execution_from(made.values)
+        of_ending, of_made, *of_leading = unmet
+        if of_made is not None and of_ending is not None and ending.was_made(of_ending.found):
+            return items.execution_from(of_made.found or made.values)
+        return refusal(of_ending or next(iter(of_leading), None) or Unmet(found=None))
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         return self._row_or_refusal(conditions.request_cancel(id, now=now))
@@ -198,11 +255,7 @@ class DynamoExecutions:
     def _if_job_is_at(
         self, version: int, update: conditions.Update, after: Execution
     ) -> Execution | Refusal:
-        """The update and a look at the job, in one transaction.
-
-        A transaction does not answer with what it wrote: a cancel that was requested since
-        `after` was made is in the row, not in the answer.
-        """
+        """The update and a look at the job, in one transaction."""
         if self._jobs_table is None:
             raise ValueError("a function without the jobs table cannot check a job's version")
         unmet = self._dynamo.transact(
@@ -212,13 +265,20 @@ class DynamoExecutions:
             ]
         )
         if unmet is None:
-            return items.execution_from(items.execution_values(after))
+            return self._written(after)
         row, _ = unmet
         if row is None:
             raise VersionMoved(job_id=after.job_id, version=version)
         if row.found is not None and update.was_made(row.found):
             return items.execution_from(row.found)
         return refusal(row)
+
+    def _written(self, after: Execution) -> Execution:
+        """A row that a transaction wrote: it does not answer with what else is in it.
+
+        That is its waiters, and a cancel that was requested meanwhile.
+        """
+        return self.get(after.id) or items.execution_from(items.execution_values(after))
 
     def _newest(
         self, index: Index, partitions: Sequence[str], before: Position | None, limit: int

@@ -9,6 +9,7 @@ index key.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -25,6 +26,7 @@ from lamplighter.core.buckets import (
     execution_id_at,
     from_ms,
     idempotency_key,
+    is_queued_key,
     job_index_key_of,
     job_key,
     job_version_key,
@@ -34,27 +36,34 @@ from lamplighter.core.buckets import (
     owner_of,
     payload_key,
     place_of,
+    queued_key_of,
     row_key,
     to_ms,
 )
+from lamplighter.core.catch_up import CatchUp, CaughtUp
 from lamplighter.core.lease import Grant, Intent, Layout, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
 from lamplighter.core.model import (
+    Arrival,
     Attempt,
     Execution,
     Job,
     JobStatus,
     MisfirePolicy,
+    OnDeadline,
     OverlapPolicy,
     Owner,
     Payload,
+    PayloadRef,
     Pointer,
     PointerKind,
     Spec,
     Trigger,
 )
+from lamplighter.core.quotas import Mark, Usage, step_of
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
-from lamplighter.core.schedule import Schedule
+from lamplighter.core.schedule import read_record
+from lamplighter.core.targets import HttpTarget
 from lamplighter.ports import KeyRecord
 
 Values = Mapping[str, Any]
@@ -75,6 +84,7 @@ ERROR: Final = "er"
 REASON: Final = "rn"
 ATTEMPTS: Final = "as"
 CRASHES: Final = "cr"
+ARRIVAL: Final = "ar"
 UNDELIVERABLE: Final = "ud"
 CANCEL_REQUESTED_AT: Final = "cx"
 SENT_DIRECTLY: Final = "sd"
@@ -92,6 +102,8 @@ IDEMPOTENT_AS: Final = "ia"
 PREDECESSOR: Final = "pr"
 BLOCKER: Final = "bl"
 WAITERS: Final = "ws"
+MOVED_TO: Final = "mv"
+CAUGHT_UP: Final = "cu"
 
 # Of a pointer.
 POINTER_KIND: Final = "pt"
@@ -106,10 +118,23 @@ NAME: Final = "nm"
 SCHEDULE: Final = "sc"
 MISFIRE: Final = "mf"
 OVERLAP: Final = "ov"
+CATCH_UP: Final = "cu"
+TAIL: Final = "tl"
 EFFECTIVE_FROM: Final = "ef"
 KEY: Final = "ky"
 FINGERPRINT: Final = "fp"
 ANSWER: Final = "an"
+
+# Of what an owner is counted to have, and of a bucket of submissions.
+IS_COUNTED: Final = "ct"
+LIVE_JOBS: Final = "lj"
+QUEUED: Final = "qn"
+QUEUED_BYTES: Final = "qb"
+HELD_BYTES: Final = "hb"
+MARKED_AT: Final = "ma"
+MARKED_QUEUED: Final = "mq"
+MARKED_BYTES: Final = "mb"
+FULL_AT: Final = "fu"
 
 # Of a payload that is an item of its own.
 TEXT: Final = "tx"
@@ -127,8 +152,19 @@ PARTITIONS: Final = "pn"
 _PAYLOAD_TEXT: Final = "p"
 _PAYLOAD_BYTES: Final = "b"
 _PAYLOAD_VERSION: Final = "v"
+_PAYLOAD_REF: Final = "o"
 _RETRY: Final = "r"
 _TIMEOUT_MS: Final = "t"
+_DEADLINE_MS: Final = "d"
+_ON_DEADLINE: Final = "y"
+_TARGET: Final = "h"
+# Inside a retry policy.
+_JITTER: Final = "j"
+_RETRY_ON: Final = "o"
+_NO_RETRY_ON: Final = "n"
+_HONOR_RETRY_AFTER: Final = "h"
+# Of a policy that has none of its own, whatever becomes of the default.
+_UNSAID_JITTER: Final = 0.5
 # Inside an attempt.
 _NUMBER: Final = "n"
 _STARTED: Final = "s"
@@ -136,6 +172,8 @@ _FINISHED: Final = "f"
 _WORKER: Final = "w"
 _LED_TO: Final = "l"
 _FAILURE: Final = "e"
+_ARRIVAL: Final = "a"
+_HANDLER_VERSION: Final = "h"
 # Inside a failure.
 _KIND: Final = "k"
 _TYPE: Final = "t"
@@ -183,7 +221,7 @@ def execution_values(row: Execution) -> Values:
     is_one_off = row.job_id == one_off_job_id(row.id)
     return {
         **key_values(execution_key(row.id)),
-        schema.OWNER_KEY: owner_key_of(row.owner, row.id),
+        **_owner_values(row),
         JOB_ID: None if is_one_off else row.job_id,
         TRIGGER: None if row.trigger is _implied_trigger(is_one_off) else row.trigger.value,
         JOB_VERSION: None if row.job_version == 1 else row.job_version,
@@ -196,6 +234,7 @@ def execution_values(row: Execution) -> Values:
         CRASHES: row.crashes or None,
         UNDELIVERABLE: row.undeliverable or None,
         STARTED_AT: _ms(row.started_at),
+        ARRIVAL: _arrival_values(row.arrival, row.started_at),
         FIRST_STARTED_AT: _ms(row.first_started_at),
         CANCEL_REQUESTED_AT: _ms(row.cancel_requested_at),
         TRACEPARENT: row.traceparent,
@@ -204,8 +243,29 @@ def execution_values(row: Execution) -> Values:
         PREDECESSOR: row.predecessor,
         # A set that is empty is no attribute.
         WAITERS: {*row.waiters} or None,
+        CAUGHT_UP: row.caught_up and _caught_up_text(row.caught_up),
         schema.JOB_KEY: job_index_key_of(row.job_id, row.id) if row.is_additional else None,
+        MOVED_TO: row.moved_to,
         **outcome_values(row),
+    }
+
+
+def moved_values(row: Execution) -> Values:
+    """What a row's move changes in it: it ends, and leaves its owner's index."""
+    return {**outcome_values(row), **_owner_values(row), MOVED_TO: row.moved_to}
+
+
+def leading_values(to: ExecutionId) -> Values:
+    """What changes in a job's first row when the latest place of the job is another."""
+    return {MOVED_TO: to, schema.TTL: _end_of_trail(to)}
+
+
+def _owner_values(row: Execution) -> Values:
+    # A row that was moved is in no list.
+    is_listed = row.moved_to is None
+    return {
+        schema.OWNER_KEY: owner_key_of(row.owner, row.id) if is_listed else None,
+        OWNER: None if is_listed else row.owner,
     }
 
 
@@ -229,11 +289,19 @@ def outcome_values(row: Execution) -> Values:
         REASON: row.reason,
         BLOCKER: row.blocker,
         ATTEMPTS: _history_values(row.attempts) or None,
-        schema.ATTENTION_KEY: (
-            owner_key_of(row.owner, row.id) if row.state in NEEDS_ATTENTION else None
-        ),
+        schema.ATTENTION_KEY: _attention_key(row),
         schema.TTL: _end_of_life(row),
     }
+
+
+def _attention_key(row: Execution) -> str | None:
+    if row.state in NEEDS_ATTENTION:
+        return owner_key_of(row.owner, row.id)
+    if not row.is_counted or row.is_final:
+        return None
+    # With a payload of its own, or with its job's.
+    step = 1 + step_of(row.spec.payload.bytes) if row.spec else 0
+    return queued_key_of(row.owner, row.id, step)
 
 
 def crash_values(row: Execution) -> Values:
@@ -254,7 +322,7 @@ def execution_from(values: Values) -> Execution:
     return Execution(
         id=id,
         job_id=one_off_job_id(id) if job_id is None else JobId(job_id),
-        owner=Owner(owner_of(values[schema.OWNER_KEY])),
+        owner=Owner(values.get(OWNER) or owner_of(values[schema.OWNER_KEY])),
         trigger=Trigger(values.get(TRIGGER) or _implied_trigger(job_id is None)),
         job_version=int(values.get(JOB_VERSION) or 1),
         task=task,
@@ -273,6 +341,7 @@ def execution_from(values: Values) -> Execution:
         worker=values.get(WORKER),
         next_run_at=_instant(values.get(NEXT_RUN_AT)),
         started_at=_instant(values.get(STARTED_AT)),
+        arrival=_arrival_from(values.get(ARRIVAL), values.get(STARTED_AT)),
         first_started_at=_instant(values.get(FIRST_STARTED_AT)),
         finished_at=_instant(values.get(FINISHED_AT)),
         result=values.get(RESULT),
@@ -286,6 +355,9 @@ def execution_from(values: Values) -> Execution:
         predecessor=values.get(PREDECESSOR),
         blocker=values.get(BLOCKER),
         waiters=frozenset(values.get(WAITERS) or ()),
+        caught_up=_caught_up_from(values.get(CAUGHT_UP)),
+        moved_to=values.get(MOVED_TO),
+        is_counted=is_queued_key(values.get(schema.ATTENTION_KEY) or ""),
     )
 
 
@@ -341,10 +413,13 @@ def job_values(job: Job) -> Values:
         SPEC: _spec_values(job.spec),
         SCHEDULE: _json(job.schedule.to_record()),
         MISFIRE: job.misfire.value,
+        CATCH_UP: None if job.catch_up == CatchUp() else _catch_up_text(job.catch_up),
         OVERLAP: None if job.overlap is OverlapPolicy.ALLOW else job.overlap.value,
         CREATED_AT: to_ms(job.created_at),
         EFFECTIVE_FROM: _ms(job.effective_from),
         NAME: job.name,
+        TAIL: job.tail,
+        IS_COUNTED: job.is_counted or None,
     }
 
 
@@ -365,12 +440,15 @@ def job_from(values: Values) -> Job:
         version=int(values[VERSION]),
         status=JobStatus(values[STATUS]),
         spec=_spec_from(values[SPEC], task=values[TASK], queue=values[QUEUE]),
-        schedule=Schedule.from_record(json.loads(values[SCHEDULE])),
+        schedule=read_record(json.loads(values[SCHEDULE])),
         misfire=MisfirePolicy(values[MISFIRE]),
+        catch_up=_catch_up_from(values.get(CATCH_UP)),
         overlap=OverlapPolicy(values.get(OVERLAP) or OverlapPolicy.ALLOW),
         created_at=from_ms(int(values[CREATED_AT])),
         effective_from=_instant(values.get(EFFECTIVE_FROM)),
         name=values.get(NAME),
+        tail=values.get(TAIL),
+        is_counted=bool(values.get(IS_COUNTED)),
     )
 
 
@@ -397,6 +475,37 @@ def key_record_from(values: Values) -> KeyRecord:
         job_id=JobId(values[JOB_ID]),
         answer=values[ANSWER],
         created_at=from_ms(int(values[CREATED_AT])),
+    )
+
+
+def usage_from(values: Values | None) -> Usage:
+    """What an owner is counted to have; nothing without an item."""
+    counts = values or {}
+    return Usage(
+        live_jobs=int(counts.get(LIVE_JOBS, 0)),
+        queued_executions=int(counts.get(QUEUED, 0)),
+        payload_bytes=int(counts.get(HELD_BYTES, 0)),
+    )
+
+
+def mark_values(mark: Mark) -> Values:
+    """A mark, inside the item that it is of."""
+    return {
+        MARKED_AT: to_ms(mark.at),
+        MARKED_QUEUED: mark.executions,
+        MARKED_BYTES: mark.payload_bytes,
+    }
+
+
+def mark_from(values: Values) -> Mark | None:
+    """The last mark, if there is one."""
+    at = _instant(values.get(MARKED_AT))
+    if at is None:
+        return None
+    return Mark(
+        at=at,
+        executions=int(values[MARKED_QUEUED]),
+        payload_bytes=int(values[MARKED_BYTES]),
     )
 
 
@@ -453,41 +562,126 @@ def _spec_values(spec: Spec) -> Values:
     return _present(
         {
             _PAYLOAD_TEXT: text,
-            _PAYLOAD_BYTES: payload.bytes if text is None else None,
+            _PAYLOAD_BYTES: payload.bytes if text is None and payload.ref is None else None,
+            _PAYLOAD_REF: payload.ref and _ref_values(payload.ref),
             _PAYLOAD_VERSION: None if payload.version == 1 else payload.version,
             # In full, so that other defaults, later, do not change what was accepted.
             _RETRY: _retry_text(spec.retry),
             _TIMEOUT_MS: spec.timeout // _MILLISECOND,
+            _DEADLINE_MS: None if spec.deadline is None else spec.deadline // _MILLISECOND,
+            _ON_DEADLINE: (
+                None if spec.on_deadline is OnDeadline.DEAD_LETTER else spec.on_deadline.value
+            ),
+            _TARGET: spec.target and _target_text(spec.target),
         }
     )
 
 
 def _spec_from(values: Values, *, task: str, queue: str) -> Spec:
-    text, version = values.get(_PAYLOAD_TEXT), int(values.get(_PAYLOAD_VERSION, 1))
-    size = int(values[_PAYLOAD_BYTES]) if text is None else len(text.encode())
     return Spec(
         task=task,
         queue=queue,
-        payload=Payload(text=text, bytes=size, version=version),
+        payload=_payload_from(values),
         retry=_retry_from(values[_RETRY]),
         timeout=int(values[_TIMEOUT_MS]) * _MILLISECOND,
+        deadline=int(values[_DEADLINE_MS]) * _MILLISECOND if _DEADLINE_MS in values else None,
+        on_deadline=OnDeadline(values.get(_ON_DEADLINE) or OnDeadline.DEAD_LETTER),
+        target=_target_from(values[_TARGET]) if _TARGET in values else None,
     )
+
+
+def _target_text(target: HttpTarget) -> str:
+    return _json([target.method, target.url, *target.headers])
+
+
+def _target_from(text: str) -> HttpTarget:
+    method, url, *headers = json.loads(text)
+    return HttpTarget(
+        method=method, url=url, headers=tuple((name, value) for name, value in headers)
+    )
+
+
+def _payload_from(values: Values) -> Payload:
+    text, version = values.get(_PAYLOAD_TEXT), int(values.get(_PAYLOAD_VERSION, 1))
+    if _PAYLOAD_REF in values:
+        return replace(Payload.referring(_ref_from(values[_PAYLOAD_REF])), version=version)
+    size = int(values[_PAYLOAD_BYTES]) if text is None else len(text.encode())
+    return Payload(text=text, bytes=size, version=version)
+
+
+def _ref_values(ref: PayloadRef) -> Sequence[object]:
+    # A list: it has no names to be paid for.
+    return [ref.key, ref.version_id, ref.sha256, ref.size]
+
+
+def _ref_from(values: Sequence[Any]) -> PayloadRef:
+    key, version_id, sha256, size = values
+    return PayloadRef(key=key, version_id=version_id, sha256=sha256, size=int(size))
 
 
 def _retry_text(retry: RetryPolicy) -> str:
     # Text: DynamoDB's numbers do not hold every float.
     numbers = (retry.max_attempts, retry.base_seconds, retry.factor, retry.max_seconds)
-    return _json([int(number) if number == int(number) else number for number in numbers])
+    more = _present(
+        {
+            _JITTER: None if retry.jitter == _UNSAID_JITTER else retry.jitter,
+            _RETRY_ON: retry.retry_on or None,
+            _NO_RETRY_ON: retry.no_retry_on or None,
+            _HONOR_RETRY_AFTER: None if retry.honor_retry_after else False,
+        }
+    )
+    # Last, and only where there is something to say: most policies have nothing of it.
+    return _json([*map(_shortest, numbers), *([more] if more else [])])
+
+
+def _shortest(number: float) -> float:
+    return int(number) if number == int(number) else number
 
 
 def _retry_from(text: str) -> RetryPolicy:
-    max_attempts, base_seconds, factor, max_seconds = json.loads(text)
+    max_attempts, base_seconds, factor, max_seconds, *rest = json.loads(text)
+    more: Values = rest[0] if rest else {}
     return RetryPolicy(
         max_attempts=max_attempts,
         base_seconds=float(base_seconds),
         factor=float(factor),
         max_seconds=float(max_seconds),
+        jitter=float(more.get(_JITTER, _UNSAID_JITTER)),
+        retry_on=tuple(more.get(_RETRY_ON, ())),
+        no_retry_on=tuple(more.get(_NO_RETRY_ON, ())),
+        honor_retry_after=more.get(_HONOR_RETRY_AFTER, True),
     )
+
+
+def _catch_up_text(catch_up: CatchUp) -> str:
+    threshold, window, spread = (
+        duration // _MILLISECOND
+        for duration in (catch_up.threshold, catch_up.window, catch_up.spread)
+    )
+    return _json([threshold, window, catch_up.most, spread])
+
+
+def _catch_up_from(text: str | None) -> CatchUp:
+    if text is None:
+        return CatchUp()
+    threshold, window, most, spread = json.loads(text)
+    return CatchUp(
+        threshold=threshold * _MILLISECOND,
+        window=window * _MILLISECOND,
+        most=most,
+        spread=spread * _MILLISECOND,
+    )
+
+
+def _caught_up_text(caught_up: CaughtUp) -> str:
+    return _json([to_ms(caught_up.decided_at), caught_up.number, caught_up.step // _MILLISECOND])
+
+
+def _caught_up_from(text: str | None) -> CaughtUp | None:
+    if text is None:
+        return None
+    decided_at, number, step = json.loads(text)
+    return CaughtUp(decided_at=from_ms(decided_at), number=number, step=step * _MILLISECOND)
 
 
 def _implied_trigger(is_one_off: bool) -> Trigger:
@@ -512,12 +706,14 @@ def _attempt_values(place: int, attempt: Attempt) -> Values:
             _WORKER: attempt.worker,
             _LED_TO: attempt.state.value,
             _FAILURE: attempt.error and _failure_values(attempt.error),
+            _ARRIVAL: _arrival_values(attempt.arrival, attempt.started_at),
+            _HANDLER_VERSION: attempt.handler_version,
         }
     )
 
 
 def _attempt_from(place: int, values: Values) -> Attempt:
-    error = values.get(_FAILURE)
+    error, version = values.get(_FAILURE), values.get(_HANDLER_VERSION)
     return Attempt(
         number=int(values.get(_NUMBER, place)),
         started_at=from_ms(int(values[_STARTED])),
@@ -525,7 +721,27 @@ def _attempt_from(place: int, values: Values) -> Attempt:
         worker=values[_WORKER],
         state=State(values[_LED_TO]),
         error=None if error is None else _failure_from(error),
+        arrival=_arrival_from(values.get(_ARRIVAL), values[_STARTED]),
+        handler_version=None if version is None else int(version),
     )
+
+
+def arrival_values(arrival: Arrival, started_at: datetime) -> Sequence[int]:
+    """How long before the start the message was sent, and received: small numbers."""
+    return [
+        to_ms(started_at) - to_ms(instant) for instant in (arrival.sent_at, arrival.received_at)
+    ]
+
+
+def _arrival_values(arrival: Arrival | None, started_at: datetime | None) -> Sequence[int] | None:
+    return arrival_values(arrival, started_at) if arrival and started_at else None
+
+
+def _arrival_from(values: Sequence[Decimal] | None, started_at: Decimal | None) -> Arrival | None:
+    if values is None or started_at is None:
+        return None
+    sent_at, received_at = (from_ms(int(started_at) - int(before)) for before in values)
+    return Arrival(sent_at=sent_at, received_at=received_at)
 
 
 def _failure_values(failure: Failure) -> Values:
@@ -558,7 +774,14 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
+def _end_of_trail(to: ExecutionId) -> int:
+    """When a row that points at another may go: long after the job, which it leads to, is over."""
+    return _seconds_up(place_of(to).at + limits.PAYLOAD_KEPT)
+
+
 def _end_of_life(row: Execution) -> int | None:
+    if row.moved_to is not None:
+        return _end_of_trail(row.moved_to)
     if not row.is_final or row.finished_at is None:
         return None
     return _seconds_up(row.finished_at + limits.EXECUTION_KEPT)

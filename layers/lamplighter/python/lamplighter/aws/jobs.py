@@ -1,6 +1,8 @@
 """`ports.Jobs` on the jobs table; creation spans it and the executions table."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from boto3.dynamodb.conditions import Key
 
@@ -8,6 +10,7 @@ from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Index, Unmet
 from lamplighter.aws.executions import refusal
 from lamplighter.core.buckets import (
+    ExecutionId,
     JobId,
     Position,
     body_of,
@@ -16,10 +19,15 @@ from lamplighter.core.buckets import (
     job_key,
     job_version_key,
     owner_keys,
+    usage_key,
 )
-from lamplighter.core.errors import VersionMoved
+from lamplighter.core.errors import ChainMoved, Contended, VersionMoved
 from lamplighter.core.model import Execution, Job, JobStatus, Owner
+from lamplighter.core.quotas import Quota, Usage
 from lamplighter.ports import KeyRecord, Refusal
+
+# All of an owner's creations meet at one item: five seconds of waits, of the 15 s of an API.
+_TRIES_TO_COUNT: Final = 12
 
 
 class DynamoJobs:
@@ -40,7 +48,12 @@ class DynamoJobs:
         )
 
     def create(
-        self, *, first: Execution, job: Job | None = None, key: KeyRecord | None = None
+        self,
+        *,
+        first: Execution,
+        job: Job | None = None,
+        key: KeyRecord | None = None,
+        quota: Quota | None = None,
     ) -> KeyRecord | None:
         row = conditions.made_once(items.execution_values(first))
         if job is None and key is None:
@@ -52,8 +65,54 @@ class DynamoJobs:
             writes.append((self._table, conditions.made_once(items.job_values(job))))
         if key is not None:
             writes.append((self._table, conditions.made_once(items.key_record_values(key))))
-        unmet = self._dynamo.transact(writes)
+        more = Usage.of_job(job.spec.payload.bytes) if job and job.is_counted else Usage()
+        unmet = self._counting(writes, first.owner, quota or Quota(), more)
         return None if unmet is None else _earlier(unmet, first, key)
+
+    def join(
+        self,
+        rows: Sequence[Execution],
+        *,
+        job: Job,
+        armed: Execution | None,
+        key: KeyRecord | None = None,
+    ) -> KeyRecord | None:
+        last = rows[-1].id
+        made = [
+            (self._executions_table, conditions.made_once(items.execution_values(row)))
+            for row in rows
+        ]
+        writes: list[tuple[str, conditions.Write]] = [*made]
+        if armed is None:
+            writes.append((self._table, conditions.put_last(job, last)))
+        else:
+            follow = conditions.follow(armed, last, job_version=job.version)
+            writes.append((self._executions_table, follow))
+            writes.append((self._table, conditions.job_is_at(job.id, job.version)))
+        if key is not None:
+            writes.append((self._table, conditions.made_once(items.key_record_values(key))))
+        unmet = self._dynamo.transact(writes)
+        return None if unmet is None else self._not_joined(unmet, rows, job, key)
+
+    def _not_joined(
+        self,
+        unmet: Sequence[Unmet | None],
+        rows: Sequence[Execution],
+        job: Job,
+        key: KeyRecord | None,
+    ) -> KeyRecord | None:
+        """What it means that a part of a chain could not be joined to it."""
+        if key is not None and (of_key := unmet[-1]) is not None and of_key.found is not None:
+            known = items.key_record_from(of_key.found)
+            if known.job_id != key.job_id:
+                return known
+        if all(unmet[: len(rows)]):
+            # An earlier try of this very call took effect.
+            return None
+        current = self.get(job.id)
+        if current is None or current.version != job.version:
+            raise VersionMoved(job_id=job.id, version=job.version)
+        raise ChainMoved(job_id=job.id)
 
     def record_of(self, owner: Owner, key: str) -> KeyRecord | None:
         values = self._dynamo.get(self._table, idempotency_key(owner, key))
@@ -70,21 +129,74 @@ class DynamoJobs:
         return {job.id: job for job in jobs}
 
     def delete(self, job: Job) -> Job:
-        answer = self._dynamo.update(self._table, conditions.delete_job(job))
+        gone = conditions.delete_job(job)
+        if job.is_counted:
+            return self._deleted(gone, job)
+        answer = self._dynamo.update(self._table, gone)
         if isinstance(answer, Unmet):
             raise VersionMoved(job_id=job.id, version=job.version)
         return items.job_from(answer)
 
-    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
+    def _deleted(self, gone: conditions.Update, job: Job) -> Job:
+        less = -Usage.of_job(job.spec.payload.bytes)
+        if self._counting([(self._table, gone)], job.owner, Quota(), less) is not None:
+            raise VersionMoved(job_id=job.id, version=job.version)
+        return replace(job, version=job.version + 1, status=JobStatus.DELETED, is_counted=False)
+
+    def _counting(
+        self,
+        writes: Sequence[tuple[str, conditions.Write]],
+        owner: Owner,
+        quota: Quota,
+        more: Usage,
+    ) -> Sequence[Unmet | None] | None:
+        """As a transaction of the writes alone, which counts so much more of what an owner has.
+
+        Raises OverQuota where nothing else was in the way of it.
+        """
+        if more == Usage():
+            return self._dynamo.transact(writes)
+        count = (self._table, conditions.count(owner, quota, more))
+        try:
+            unmet = self._dynamo.transact([*writes, count], tries=_TRIES_TO_COUNT)
+        except Contended:
+            # Too many at once, and maybe there is nothing left that they could have.
+            items.usage_from(self._dynamo.get(self._table, usage_key(owner))).check(quota, more)
+            raise
+        if unmet is None:
+            return None
+        *others, of_count = unmet
+        if of_count is not None and not any(others):
+            raise items.usage_from(of_count.found).refusal(quota, more)
+        return others
+
+    def revise(
+        self,
+        before: Job,
+        after: Job,
+        *,
+        first: Execution | None = None,
+        armed: Execution | None = None,
+        quota: Quota | None = None,
+    ) -> Job | Refusal:
         writes: list[tuple[str, conditions.Write]] = [
             (self._table, conditions.revise_job(before, after)),
             (self._table, conditions.made_once(items.job_version_values(before))),
         ]
+        is_same_row = armed is not None and first is not None and armed.id == first.id
         if first is not None:
-            writes.append((self._executions_table, conditions.planned(first)))
-        unmet = self._dynamo.transact(writes)
+            planned = conditions.planned(first, over=armed if is_same_row else None)
+            writes.append((self._executions_table, planned))
+        if armed is not None and not is_same_row:
+            writes.append((self._executions_table, conditions.follows_still(armed)))
+        grown = (
+            Usage.grown(before.spec.payload.bytes, after.spec.payload.bytes)
+            if before.is_counted
+            else Usage()
+        )
+        unmet = self._counting(writes, before.owner, quota or Quota(), grown)
         revised = items.job_from(items.job_values(after))
-        return revised if unmet is None else _not_revised(unmet, before, revised)
+        return revised if unmet is None else _not_revised(unmet, before, revised, first, armed)
 
     def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
         if before <= 1:
@@ -133,16 +245,38 @@ def _earlier(
     return None
 
 
-def _not_revised(unmet: Sequence[Unmet | None], before: Job, revised: Job) -> Job | Refusal:
+def _not_revised(
+    unmet: Sequence[Unmet | None],
+    before: Job,
+    revised: Job,
+    first: Execution | None,
+    armed: Execution | None,
+) -> Job | Refusal:
     """What it means that a revision's transaction wrote nothing.
 
     The job as it was to be, when an earlier try of the same call made it so. Raises
     VersionMoved when it is neither so nor at the version of `before`.
     """
-    match [*unmet]:
-        case [None, None, Unmet() as of_first]:
-            return refusal(of_first)
-        case [Unmet(found=found), *_] if found is not None and items.job_from(found) == revised:
+    of_job, _, *others = unmet
+    if of_job is not None and of_job.found is not None:
+        found = items.job_from(of_job.found)
+        if found == revised:
             return revised
-        case _:
-            raise VersionMoved(job_id=before.id, version=before.version)
+        if found.version == before.version:
+            raise ChainMoved(job_id=before.id)
+    if of_job is not None or not any(others):
+        raise VersionMoved(job_id=before.id, version=before.version)
+    of_first = others[0] if first is not None else None
+    if of_first is None:
+        raise ChainMoved(job_id=before.id)
+    refused = refusal(of_first)
+    there = refused.found
+    # The very row that is armed: what moved is the chain, unless the row itself did.
+    is_armed = there is not None and armed is not None and there.id == armed.id
+    if is_armed and _predecessor(there) != _predecessor(armed):
+        raise ChainMoved(job_id=before.id)
+    return refused
+
+
+def _predecessor(row: Execution | None) -> ExecutionId | None:
+    return row.predecessor if row else None

@@ -222,6 +222,8 @@ def received_from(record: Mapping[str, Any], *, queue: str) -> Received:
         message=message_of(record["body"]),
         receipt=record["receiptHandle"],
         receive_count=int(record["attributes"]["ApproximateReceiveCount"]),
+        # Any implementation of the interface has it; it is only shown.
+        sent_at=from_ms(int(sent)) if (sent := record["attributes"].get("SentTimestamp")) else None,
     )
 
 

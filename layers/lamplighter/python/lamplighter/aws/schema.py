@@ -16,6 +16,8 @@ TTL: Final = "expires_at"
 # so that an update of a row never moves it inside an index.
 OWNER_KEY: Final = "own"
 BY_OWNER: Final = "by_owner"
+# The second holds executions that need attention, by owner; and, of owners with a quota, those
+# that are queued, by owner and size of payload, so that they can be counted.
 ATTENTION_KEY: Final = "att"
 NEEDS_ATTENTION: Final = "needs_attention"
 # Of executions that no slot of their job's schedule has: run by hand, backfilled, replayed.

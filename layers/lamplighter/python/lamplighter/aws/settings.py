@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, Self, TypeVar
 
+from lamplighter.core.addresses import Reach
 from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS, MAX_SHARDS
+from lamplighter.core.quotas import Quotas
+from lamplighter.core.targets import NOBODY, HttpRules
 
 T = TypeVar("T")
 
@@ -73,6 +76,13 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
+def _allowances(text: str) -> frozenset[str]:
+    names = _names(text)
+    if unknown := names - {"http", "private", "loopback"}:
+        raise ValueError(f"{', '.join(sorted(unknown))}: not one of http, private, loopback")
+    return names
+
+
 STAGE: Final = Variable(name="LAMPLIGHTER_STAGE", means="the name of this deployment", parse=str)
 EXECUTIONS_TABLE: Final = Variable(
     name="LAMPLIGHTER_EXECUTIONS_TABLE", means="the table of executions", parse=str
@@ -82,6 +92,9 @@ JOBS_TABLE: Final = Variable(
 )
 CONTROL_TABLE: Final = Variable(
     name="LAMPLIGHTER_CONTROL_TABLE", means="the table of leases and watermarks", parse=str
+)
+PAYLOADS_BUCKET: Final = Variable(
+    name="LAMPLIGHTER_PAYLOADS_BUCKET", means="the bucket of payloads by reference", parse=str
 )
 WORK_QUEUE_URL: Final = Variable(
     name="LAMPLIGHTER_WORK_QUEUE_URL", means="the queue of partition work", parse=_url
@@ -126,6 +139,30 @@ SHELL_OWNERS: Final = Variable(
     parse=_names,
     default="",
 )
+HTTP_OWNERS: Final = Variable(
+    name="LAMPLIGHTER_HTTP_OWNERS",
+    means="owners whose jobs may call HTTP targets, comma-separated; * for all of them",
+    parse=_names,
+    default="",
+)
+HTTP_ALLOW: Final = Variable(
+    name="LAMPLIGHTER_HTTP_ALLOW",
+    means="what targets may be beside https at public addresses: http, private, loopback",
+    parse=_allowances,
+    default="",
+)
+HTTP_SIGNING_SECRET: Final = Variable(
+    name="LAMPLIGHTER_HTTP_SIGNING_SECRET",
+    means="the ARN of the secret with the keys that requests to targets are signed with",
+    parse=str,
+    default="",
+)
+QUOTAS: Final = Variable(
+    name="LAMPLIGHTER_QUOTAS",
+    means="JSON: what an owner may have and ask for, and who else may have other than that",
+    parse=Quotas.from_json,
+    default="{}",
+)
 LOG_SAMPLE_RATE: Final = Variable(
     name="LAMPLIGHTER_LOG_SAMPLE_RATE",
     means="the share of executions whose start and success are logged, 0–1",
@@ -144,9 +181,11 @@ class Settings:
     log_sample_rate: float
     jobs_table: str | None = None
     control_table: str | None = None
+    payloads_bucket: str | None = None
     work_queue_url: str | None = None
     shards: int = DEFAULT_SHARDS
     partitions: int = DEFAULT_PARTITIONS
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +216,8 @@ class WorkerSettings(Settings):
     lane: str
     tasks: str
     shell_owners: frozenset[str]
+    http: HttpRules = NOBODY
+    signing_secret: str | None = None
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -190,9 +231,12 @@ class WorkerSettings(Settings):
             queues=queues,
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
             jobs_table=JOBS_TABLE.read(environment),
+            payloads_bucket=PAYLOADS_BUCKET.read(environment),
             lane=lane,
             tasks=TASKS.read(environment),
             shell_owners=SHELL_OWNERS.read(environment),
+            http=_http(environment),
+            signing_secret=HTTP_SIGNING_SECRET.read(environment) or None,
         )
 
 
@@ -218,6 +262,7 @@ class ApiSettings(Settings):
     owner_claim: str
     requires_scopes: bool
     scope_prefix: str
+    http: HttpRules = NOBODY
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -230,11 +275,14 @@ class ApiSettings(Settings):
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
             jobs_table=JOBS_TABLE.read(environment),
             control_table=CONTROL_TABLE.read(environment),
+            payloads_bucket=PAYLOADS_BUCKET.read(environment),
             shards=shards,
             partitions=partitions,
             owner_claim=OWNER_CLAIM.read(environment),
             requires_scopes=REQUIRE_SCOPES.read(environment),
             scope_prefix=SCOPE_PREFIX.read(environment),
+            quotas=QUOTAS.read(environment),
+            http=_http(environment),
         )
 
 
@@ -243,3 +291,12 @@ def _layout(environment: Environment) -> tuple[int, int]:
     if partitions > shards:
         raise BadSettings(f"{PARTITIONS.name}: {partitions} partitions of {shards} shards")
     return shards, partitions
+
+
+def _http(environment: Environment) -> HttpRules:
+    allowed = HTTP_ALLOW.read(environment)
+    return HttpRules(
+        owners=HTTP_OWNERS.read(environment),
+        allow_http="http" in allowed,
+        reach=Reach(private="private" in allowed, loopback="loopback" in allowed),
+    )

@@ -20,10 +20,12 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from lamplighter.core.buckets import ExecutionId, place_of
+from lamplighter.core.buckets import ExecutionId, JobId, place_of
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Execution
+from lamplighter.core.limits import PASSED_OVER_COUNTED
+from lamplighter.core.misfire import Gap
+from lamplighter.core.model import Execution, Job
 
 SERVICE: Final = "lamplighter"
 NAMESPACE: Final = "Lamplighter"
@@ -104,6 +106,8 @@ class LambdaTelemetry:
     def finished(self, execution: Execution) -> None:
         if execution.state is State.DEAD_LETTERED:
             self._count("dead_lettered")
+        elif execution.state is State.EXPIRED:
+            self._count("expired")
         if execution.state is not State.SUCCEEDED or self._is_sampled(execution.id):
             self._log("finished", **_fields(execution), **_ending(execution))
 
@@ -146,6 +150,30 @@ class LambdaTelemetry:
     @_harmless
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         self._log("gave_back", execution_id=id, time_left_ms=time_left // _MILLISECOND)
+
+    @_harmless
+    def definition_unreadable(self, id: JobId, *, reason: str) -> None:
+        self._count("unreadable_definitions")
+        self._log("definition_unreadable", job_id=id, reason=reason)
+
+    @_harmless
+    def passed_over(self, job: Job, gap: Gap) -> None:
+        self._add("missed_not_run", float(gap.count), None)
+        self._log(
+            "passed_over",
+            job_id=job.id,
+            owner=job.owner,
+            reason=gap.reason,
+            first=gap.first.isoformat(),
+            last=gap.last.isoformat(),
+            count=gap.count,
+            at_least=gap.count == PASSED_OVER_COUNTED or None,
+        )
+
+    @_harmless
+    def missed(self, job: Job, count: int) -> None:
+        self._add("missed", float(count), None)
+        self._log("missed", job_id=job.id, owner=job.owner, count=count)
 
     @_harmless
     def hung(self, execution: Execution) -> None:

@@ -4,6 +4,7 @@ Called once for each execution environment; clients, threads and connections are
 by every invocation.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -16,13 +17,16 @@ from lamplighter.aws.dynamo import Dynamo
 from lamplighter.aws.executions import DynamoExecutions
 from lamplighter.aws.jobs import DynamoJobs
 from lamplighter.aws.patience import Fan, Patience
+from lamplighter.aws.payloads import S3_CONFIG, S3Payloads
 from lamplighter.aws.queue import SqsQueue
 from lamplighter.aws.settings import Settings
+from lamplighter.aws.tally import DynamoTally
 from lamplighter.aws.telemetry import LambdaTelemetry
-from lamplighter.ports import Control, Jobs, Ports
+from lamplighter.ports import Control, Jobs, Payloads, Ports, Tally
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
 # Independent calls of one invocation at once; together with a batch's own threads.
@@ -47,13 +51,14 @@ class Wired:
 
 
 class _Absent:
-    """A port whose table this function is not told: any use of it is a bug, and says so."""
+    """A port whose table or bucket this function is not told: to use it is a bug, and says so."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, what: str = "table") -> None:
         self._name = name
+        self._what = what
 
     def __getattr__(self, method: str) -> NoReturn:
-        raise LookupError(f"{self._name}.{method}: this function is not given that table")
+        raise LookupError(f"{self._name}.{method}: this function is not given that {self._what}")
 
 
 def wire(settings: Settings) -> Wired:
@@ -63,8 +68,14 @@ def wire(settings: Settings) -> Wired:
     return wire_to(settings, dynamodb=dynamodb, sqs=sqs)
 
 
-def wire_to(settings: Settings, *, dynamodb: "DynamoDBClient", sqs: "SQSClient") -> Wired:
-    """As `wire`, on clients made elsewhere."""
+def wire_to(
+    settings: Settings,
+    *,
+    dynamodb: "DynamoDBClient",
+    sqs: "SQSClient",
+    s3: Callable[[], "S3Client"] | None = None,
+) -> Wired:
+    """As `wire`, on clients made elsewhere; that of S3 when it is first needed."""
     clock, chance, fan = SystemClock(), SystemChance(), Fan(THREADS)
     patience = Patience(clock=clock, chance=chance)
     dynamo = Dynamo(dynamodb, patience=patience, fan=fan)
@@ -76,7 +87,9 @@ def wire_to(settings: Settings, *, dynamodb: "DynamoDBClient", sqs: "SQSClient")
             dynamo, table=settings.executions_table, jobs_table=settings.jobs_table
         ),
         jobs=_jobs(dynamo, settings),
+        tally=_tally(dynamo, settings),
         control=_control(dynamo, settings, clock),
+        payloads=_payloads(s3, settings, clock),
         queue=SqsQueue(
             sqs,
             lanes=settings.queues,
@@ -88,14 +101,36 @@ def wire_to(settings: Settings, *, dynamodb: "DynamoDBClient", sqs: "SQSClient")
         telemetry=telemetry,
         shards=settings.shards,
         partitions=settings.partitions,
+        quotas=settings.quotas,
     )
     return Wired(ports=ports, telemetry=telemetry)
+
+
+def s3_client() -> "S3Client":
+    """A client of S3: of the few functions and jobs that need one, each makes it once."""
+    return boto3.client("s3", config=CLIENT_CONFIG.merge(S3_CONFIG))
+
+
+def _payloads(
+    connect: Callable[[], "S3Client"] | None, settings: Settings, clock: SystemClock
+) -> Payloads:
+    if settings.payloads_bucket is None:
+        return cast("Payloads", _Absent("payloads", "bucket"))
+    return S3Payloads(connect or s3_client, bucket=settings.payloads_bucket, clock=clock)
 
 
 def _jobs(dynamo: Dynamo, settings: Settings) -> Jobs:
     if settings.jobs_table is None:
         return cast("Jobs", _Absent("jobs"))
     return DynamoJobs(dynamo, table=settings.jobs_table, executions_table=settings.executions_table)
+
+
+def _tally(dynamo: Dynamo, settings: Settings) -> Tally:
+    if settings.jobs_table is None:
+        return cast("Tally", _Absent("tally"))
+    return DynamoTally(
+        dynamo, table=settings.jobs_table, executions_table=settings.executions_table
+    )
 
 
 def _control(dynamo: Dynamo, settings: Settings, clock: SystemClock) -> Control:

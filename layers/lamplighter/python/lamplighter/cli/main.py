@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lamplighter.cli import crontab, executions, jobs, schedule, tz_diff
+from lamplighter.cli import accounting, crontab, executions, jobs, schedule, tz_diff
 from lamplighter.cli.surroundings import FAILED, an_owner, fail
 from lamplighter.version import VERSION
 
@@ -22,6 +22,9 @@ app.add_typer(imports, name="import")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(executions.app, name="executions")
 schedule.register(app)
+app.command("ledger")(accounting.ledger)
+app.command("forecast")(accounting.forecast)
+app.command("recover")(accounting.recover)
 app.command("tz-diff")(tz_diff.tz_diff)
 
 

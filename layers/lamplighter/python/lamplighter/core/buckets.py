@@ -7,13 +7,14 @@ time as text, and the id itself is the sort key.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NewType
 
 from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import MAX_SHARDS
+from lamplighter.core.limits import MAX_SHARDS, PAYLOAD_REF_KEY_MAX_CHARS
 
 ExecutionId = NewType("ExecutionId", str)
 JobId = NewType("JobId", str)
@@ -39,9 +40,12 @@ _RECURRING: Final = "job_"
 _ONE_OFF: Final = "one_"
 
 _CHECK_GRID_MINUTES: Final = 5
+# Never `.` or `..` between slashes: what is between us and the bucket may resolve them.
+_OBJECT_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 OWNER_SUFFIXES: Final = 4
 """How many index partitions one owner's rows are spread over."""
+_QUEUED: Final = "q"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +238,26 @@ def payload_key(id: JobId, version: int) -> tuple[str, str]:
     return f"payload#{id}", f"{version:08d}"
 
 
+def object_prefix(owner: str) -> str:
+    """What the keys of an owner's objects begin with: no two owners share one.
+
+    A digest, because an owner's name may be longer than a key, and hold any character.
+    """
+    return f"{hashlib.sha256(owner.encode()).hexdigest()}/"
+
+
+def object_key(owner: str, name: str) -> str | None:
+    """The key of an owner's object by its name, which may have the prefix already.
+
+    So whatever is said, it is looked for under the owner's own prefix. None for what can be
+    no name there: between slashes, letters, digits, `_`, `-` and `.`, but no `.` at first.
+    """
+    prefix = object_prefix(owner)
+    key = prefix + name.removeprefix(prefix)
+    is_name = len(key) <= PAYLOAD_REF_KEY_MAX_CHARS and _OBJECT_NAME.fullmatch(name)
+    return key if is_name else None
+
+
 def job_key(job_id: JobId) -> tuple[str, str]:
     """(partition key, sort key) of a job's current definition."""
     return job_id, "job"
@@ -262,6 +286,46 @@ def owner_keys(owner: str) -> Sequence[str]:
 def owner_key_of(owner: str, id: ExecutionId | JobId) -> str:
     """The index partition that a row of this owner belongs to."""
     return owner_key(owner, place_of(id).hash % OWNER_SUFFIXES)
+
+
+def queued_keys(owner: str, steps: int) -> Mapping[str, int]:
+    """All index partitions of an owner's queued executions, each with the step of its payloads.
+
+    None of them is anybody's `owner_key`: what follows the last `#` is longer.
+    """
+    return {
+        _queued_key(owner, step, suffix): step
+        for step in range(steps)
+        for suffix in range(OWNER_SUFFIXES)
+    }
+
+
+def queued_key_of(owner: str, id: ExecutionId, step: int) -> str:
+    """The index partition of an owner's queued execution whose payload is of this step."""
+    return _queued_key(owner, step, place_of(id).hash % OWNER_SUFFIXES)
+
+
+def is_queued_key(key: str) -> bool:
+    """Whether an index partition is one of queued executions."""
+    return key.rpartition("#")[2].startswith(_QUEUED)
+
+
+def _queued_key(owner: str, step: int, suffix: int) -> str:
+    return f"{owner}#{_QUEUED}{step:x}{suffix:x}"
+
+
+def usage_key(owner: str) -> tuple[str, str]:
+    """(partition key, sort key) of what an owner is counted to have."""
+    return _usage(owner), "held"
+
+
+def rate_key(owner: str) -> tuple[str, str]:
+    """(partition key, sort key) of an owner's bucket of submissions."""
+    return _usage(owner), "rate"
+
+
+def _usage(owner: str) -> str:
+    return f"usage#{hash_of('usage', owner):018x}#{hash_of(owner, 'usage'):018x}"
 
 
 def job_index_keys(job_id: JobId) -> Sequence[str]:

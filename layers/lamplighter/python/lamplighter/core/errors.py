@@ -6,15 +6,19 @@ LamplighterError
 ├── Conflict            their request is fine, the state is against it (409)
 │   ├── KeyReused       an idempotency key came back with another body (422)
 │   └── WrongVersion    the job is not at the version that the request names (412)
+├── OverQuota           their owner has as much as is allowed: tell them of what, and when to
+│                       try again (429)
 ├── Race                somebody else was first: drop what you hold, count it
 │   ├── LostClaim       the token no longer owns the execution
 │   ├── LostLease       the epoch no longer owns the partition
 │   ├── VersionMoved    the job was edited since it was read: read it and decide again
+│   ├── ChainMoved      another execution has joined the job's chain there: look and join again
 │   └── IllegalTransition
 ├── Unavailable         a service did not answer, or the write's fate is unknown: try again
+│   ├── Unreadable      a stored definition means nothing to this release: until it is edited
 │   └── Contended       others wrote the same thing for as long as we tried (409)
 └── TaskError           raised by a task's handler to say what its failure means
-    ├── Permanent       never retried
+    ├── Permanent       never retried, whatever the job's policy has in its lists
     ├── Retryable       retried by the job's policy; so is any other exception
     └── RateLimited     retried no earlier than the other side asked
 
@@ -77,6 +81,20 @@ class WrongVersion(Conflict):
         self.version = version
 
 
+class OverQuota(LamplighterError):
+    """More than the owner may have or ask for; nothing was made."""
+
+    def __init__(
+        self, *, quota: str, limit: float, used: float, reason: str, retry_after: timedelta
+    ) -> None:
+        super().__init__(f"{quota}: {reason}")
+        self.quota = quota
+        self.limit = limit
+        self.used = used
+        self.retry_after = retry_after
+        """No sooner is it of use to try again."""
+
+
 class Race(LamplighterError):
     """Another caller was first; nothing was written."""
 
@@ -107,6 +125,14 @@ class VersionMoved(Race):
         self.version = version
 
 
+class ChainMoved(Race):
+    """The end of the job's chain is not where it was read to be; nothing was written."""
+
+    def __init__(self, *, job_id: str) -> None:
+        super().__init__(f"the chain of job {job_id} has moved on")
+        self.job_id = job_id
+
+
 class IllegalTransition(Race):
     """The lifecycle has no such step; the row has moved on."""
 
@@ -118,6 +144,10 @@ class IllegalTransition(Race):
 
 class Unavailable(LamplighterError):
     """A service did not answer; whether a write took effect is unknown until it is read."""
+
+
+class Unreadable(Unavailable):
+    """A definition that was accepted once cannot be read by this release."""
 
 
 class Contended(Unavailable):

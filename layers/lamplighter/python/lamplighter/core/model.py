@@ -1,5 +1,6 @@
 """Jobs, executions and attempts: frozen values; an invalid one cannot be made."""
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,15 +11,20 @@ from lamplighter.core.buckets import (
     ExecutionId,
     JobId,
     Position,
+    execution_of,
     occurrence_id,
     one_off_job_id,
 )
+from lamplighter.core.catch_up import CatchUp, CaughtUp
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import FINAL, State
 from lamplighter.core.retry import Failure, RetryPolicy
-from lamplighter.core.schedule import Schedule
+from lamplighter.core.schedule import Schedule, UnreadableSchedule
+from lamplighter.core.targets import HttpTarget
 
 _MILLISECOND = timedelta(milliseconds=1)
+_NOTHING = ("{}", "null")  # a payload that was not given, or is none
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 Owner = NewType("Owner", str)
 Token = NewType("Token", str)
@@ -41,6 +47,8 @@ class Trigger(StrEnum):
 class MisfirePolicy(StrEnum):
     """What becomes of occurrences that nobody dispatched in time."""
 
+    FIRE_ALL = "FIRE_ALL"
+    """A run for each missed slot, the oldest first, within the bounds of its job's `CatchUp`."""
     FIRE_ONCE = "FIRE_ONCE"
     """One run, for the latest missed slot."""
     SKIP = "SKIP"
@@ -64,6 +72,15 @@ class OverlapPolicy(StrEnum):
     """The predecessor is ended, its result refused; it starts once the holder has let go."""
 
 
+class OnDeadline(StrEnum):
+    """What becomes of an execution that has not started by its deadline."""
+
+    DEAD_LETTER = "DEAD_LETTER"
+    """It ends EXPIRED, and is shown among what needs attention."""
+    SKIP = "SKIP"
+    """It ends SKIPPED."""
+
+
 class JobStatus(StrEnum):
     """Whether a definition makes occurrences."""
 
@@ -75,23 +92,46 @@ class JobStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PayloadRef:
+    """One version of one object in the stack's own bucket, and what its bytes have to be."""
+
+    key: str
+    """With the prefix of its owner (`buckets.object_key`)."""
+    version_id: str
+    sha256: str
+    """Lower-case hex."""
+    size: int
+    """In bytes, from 1."""
+
+    def __post_init__(self) -> None:
+        check_size("payload_ref.size", self.size)
+        check_sha256("payload_ref.sha256", self.sha256)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Payload:
     """The task's input as canonical JSON text, or where a large one is kept.
 
     `text` is None when the payload is an item of its own (over 512 bytes): then `version`
-    completes its key, and `bytes` tells its size.
+    completes its key, and `bytes` tells its size. It is None, too, when the payload is an
+    object of the stack's bucket: then `ref` says which.
     """
 
     text: str | None
     bytes: int
     version: int = 1
+    ref: PayloadRef | None = None
 
     def __post_init__(self) -> None:
-        if self.bytes > limits.PAYLOAD_MAX_BYTES:
+        if self.ref is not None:
+            if self.text is not None or self.bytes != self.ref.size:
+                raise ValueError(f"a payload of {self.bytes} bytes that lies in {self.ref}")
+        elif self.bytes > limits.PAYLOAD_MAX_BYTES:
             raise Rejected(
                 field="payload",
                 value=f"{self.bytes} bytes",
-                reason=f"larger than {limits.PAYLOAD_MAX_BYTES} bytes",
+                reason=f"larger than {limits.PAYLOAD_MAX_BYTES} bytes: upload it, and send a "
+                "payload_ref",
             )
 
     @classmethod
@@ -99,10 +139,15 @@ class Payload:
         """The payload with its text at hand, whatever its size."""
         return cls(text=text, bytes=len(text.encode()))
 
+    @classmethod
+    def referring(cls, ref: PayloadRef) -> "Payload":
+        """The payload that lies in the bucket."""
+        return cls(text=None, bytes=ref.size, ref=ref)
+
     @property
     def is_inline(self) -> bool:
-        """Whether it is small enough to lie in the row itself."""
-        return self.bytes <= limits.PAYLOAD_INLINE_BYTES
+        """Whether it is small enough to lie in the row itself, and does."""
+        return self.ref is None and self.bytes <= limits.PAYLOAD_INLINE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +155,20 @@ class Spec:
     """What to run and under which policy; the same for every occurrence of a version."""
 
     task: str
+    """Of an HTTP target, its `task_name`."""
     payload: Payload
+    target: HttpTarget | None = None
+    """None: the task of that name."""
     queue: str = "default"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: timedelta = limits.DEFAULT_TIMEOUT
+    deadline: timedelta | None = None
+    """How long past its run_at an execution may start for the first time; None: by default."""
+    on_deadline: OnDeadline = OnDeadline.DEAD_LETTER
 
     def __post_init__(self) -> None:
+        if self.target is not None:
+            self._check_target(self.target)
         check_name("task", self.task)
         check_name("queue", self.queue)
         if not timedelta(seconds=1) <= self.timeout <= limits.MAX_TIMEOUT:
@@ -123,6 +176,23 @@ class Spec:
                 field="timeout_seconds",
                 value=self.timeout.total_seconds(),
                 reason=f"not in 1–{limits.MAX_TIMEOUT.total_seconds():g}",
+            )
+        low, high = limits.DEADLINE_RANGE
+        if self.deadline is not None and not low <= self.deadline <= high:
+            raise Rejected(
+                field="deadline_seconds",
+                value=self.deadline.total_seconds(),
+                reason=f"not in {low.total_seconds():.0f}–{high.total_seconds():.0f}",
+            )
+
+    def _check_target(self, target: HttpTarget) -> None:
+        if self.task != target.task_name:
+            raise ValueError(f"{self.task!r} is not {target.task_name!r}, its target's name")
+        if not target.has_body and self.payload.text not in _NOTHING:
+            raise Rejected(
+                field="payload",
+                value=f"{self.payload.bytes} bytes",
+                reason=f"a {target.method} sends none",
             )
 
 
@@ -137,12 +207,23 @@ class Job:
     spec: Spec
     schedule: Schedule
     misfire: MisfirePolicy
+    catch_up: CatchUp = field(default_factory=CatchUp)
     overlap: OverlapPolicy = OverlapPolicy.ALLOW
     created_at: datetime
     effective_from: datetime | None = None
     """When this version replaced the one before it; None for the first. It plans no slot at or
     before this instant: neither an edit nor a resume is retroactive."""
     name: str | None = None
+    tail: ExecutionId | None = None
+    """The last of its chain, where no armed occurrence follows it (P16); None: look there."""
+    is_counted: bool = False
+    """Whether it is counted among its owner's live jobs, from its creation to its deletion."""
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why this release cannot tell when it is due; None: it can."""
+        schedule = self.schedule
+        return schedule.reason if isinstance(schedule, UnreadableSchedule) else None
 
     @property
     def since(self) -> datetime:
@@ -169,8 +250,19 @@ class Job:
         """The id that the occurrence of a slot has, whoever plans it."""
         return occurrence_id(self.id, slot, self.run_at(slot))
 
-    def occurrence(self, slot: datetime, *, now: datetime, sent_directly: bool) -> "Execution":
-        """The execution of one slot, SCHEDULED; the same slot always has the same id."""
+    def occurrence(
+        self,
+        slot: datetime,
+        *,
+        now: datetime,
+        sent_directly: bool,
+        predecessor: ExecutionId | None = None,
+        caught_up: CaughtUp | None = None,
+    ) -> "Execution":
+        """The execution of one slot, SCHEDULED; the same slot always has the same id.
+
+        Its predecessor is kept where the job does not allow overlap.
+        """
         return Execution(
             id=self.occurrence_id(slot),
             job_id=self.id,
@@ -184,6 +276,8 @@ class Job:
             run_at=self.run_at(slot),
             created_at=now,
             sent_directly=sent_directly,
+            predecessor=None if self.overlap is OverlapPolicy.ALLOW else predecessor,
+            caught_up=caught_up,
         )
 
     def produces(self, execution: "Execution") -> bool:
@@ -201,6 +295,15 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """How a try's message came to its worker."""
+
+    sent_at: datetime
+    """When it was sent, by the queue's clock."""
+    received_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One try, as the history keeps it."""
 
@@ -211,6 +314,10 @@ class Attempt:
     state: State
     """What the try led to: SUCCEEDED, RETRYING, … or RUNNING while it is under way."""
     error: Failure | None = None
+    arrival: Arrival | None = None
+    """None where nothing tells."""
+    handler_version: int | None = None
+    """The version of the task that ran; None where no handler was called, or nobody told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +343,8 @@ class Execution:
     run_at: datetime
     created_at: datetime
     sent_directly: bool = False
+    caught_up: CaughtUp | None = None
+    """Its place in a catch-up, where a misfire policy armed it after its time."""
     state: State = State.SCHEDULED
     attempt: int = 1
     crashes: int = 0
@@ -248,6 +357,9 @@ class Execution:
     started_at: datetime | None = None
     """When the latest try was claimed."""
     first_started_at: datetime | None = None
+    """When the first try was claimed that went on to its handler, or may have."""
+    arrival: Arrival | None = None
+    """Of the latest try."""
     finished_at: datetime | None = None
     result: str | None = None
     """JSON text."""
@@ -268,6 +380,12 @@ class Execution:
     """What it waits for, BLOCKED, or was SKIPPED for."""
     waiters: frozenset[ExecutionId] = frozenset()
     """BLOCKED executions that are to be woken when it has ended."""
+    moved_to: ExecutionId | None = None
+    """Where a one-off went when it was given another time or lane: this row ended CANCELLED.
+    The first row of a job, to which its id leads, has the latest place; any other the next."""
+
+    is_counted: bool = False
+    """Whether it is counted among its owner's queued executions, until it is final."""
 
     def __post_init__(self) -> None:
         running = self.state is State.RUNNING
@@ -278,8 +396,9 @@ class Execution:
 
     @property
     def due_at(self) -> datetime:
-        """No try starts before this instant."""
-        return self.next_run_at or self.run_at
+        """No try is meant to start before this: a catch-up's spread delays it, its message does."""
+        starts_at = self.caught_up.starts_at if self.caught_up else self.run_at
+        return self.next_run_at or max(starts_at, self.run_at)
 
     @property
     def idempotency_key(self) -> str:
@@ -289,12 +408,18 @@ class Execution:
     @property
     def payload_home(self) -> JobId:
         """Whose item a large payload is: the job's, or its own where it has a spec of its own."""
-        return self.job_id if self.spec is None else one_off_job_id(self.id)
+        has_its_own = self.spec is not None and self.trigger is not Trigger.ONE_OFF
+        return one_off_job_id(self.id) if has_its_own else self.job_id
 
     @property
     def is_additional(self) -> bool:
         """Whether no slot of its job's schedule leads to it: by hand, backfilled, replayed."""
         return self.trigger in {Trigger.MANUAL, Trigger.BACKFILL, Trigger.REPLAY}
+
+    @property
+    def follows_job(self) -> bool:
+        """Whether its job is a recurring one, of which it is asked when it is sent and claimed."""
+        return execution_of(self.job_id) is None
 
     @property
     def is_final(self) -> bool:
@@ -342,6 +467,19 @@ class Message:
     hops: int = 0
     epoch: int = 0
     traceparent: str | None = None
+
+
+def check_size(field: str, size: int) -> None:
+    """Refuse a size in bytes that no payload by reference has."""
+    if not 1 <= size <= limits.PAYLOAD_REF_MAX_BYTES:
+        reason = f"not in 1–{limits.PAYLOAD_REF_MAX_BYTES} bytes"
+        raise Rejected(field=field, value=size, reason=reason)
+
+
+def check_sha256(field: str, text: str) -> None:
+    """Refuse what is no SHA-256 in lower-case hex."""
+    if not _SHA256.fullmatch(text):
+        raise Rejected(field=field, value=text, reason="not 64 lower-case hexadecimal digits")
 
 
 def check_name(name: str, value: str) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import assert_never
 
 from lamplighter.core import limits
+from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.lifecycle import Event, State, after
 from lamplighter.core.model import Attempt, Execution
 from lamplighter.core.retry import Failure, GiveUp, Kind, RetryAt, RetryPolicy
@@ -15,6 +16,8 @@ class Succeeded:
     """The handler returned; `result` is JSON text."""
 
     result: str
+    version: int | None = None
+    """Of the task that ran, here and below."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +25,10 @@ class Failed:
     """The handler raised, timed out, or was stopped."""
 
     failure: Failure
+    names: tuple[str, ...] = ()
+    """The classes of its error, the nearest first, for the retry policy to go by; not kept.
+    None: not the task's own failure, of which a policy's lists say nothing."""
+    version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,7 @@ class Withdrawn:
     """The handler left when it was asked to, its execution being cancelled."""
 
     reason: str
+    version: int | None = None
 
 
 Outcome = Succeeded | Failed | Refused | Withdrawn
@@ -45,6 +53,16 @@ def finished(
     running: Execution, outcome: Outcome, *, policy: RetryPolicy, now: datetime, jitter: float
 ) -> Execution:
     """The execution after its try: final, or RETRYING with its next_run_at."""
+    done = _finished(running, outcome, policy=policy, now=now, jitter=jitter)
+    if isinstance(outcome, Refused) or outcome.version is None:
+        return done
+    told = replace(done.attempts[-1], handler_version=outcome.version)
+    return replace(done, attempts=(*done.attempts[:-1], told))
+
+
+def _finished(
+    running: Execution, outcome: Outcome, *, policy: RetryPolicy, now: datetime, jitter: float
+) -> Execution:
     match outcome:
         case Succeeded(result=result):
             return _closed(running, Event.SUCCEED, now, result=result)
@@ -53,18 +71,21 @@ def finished(
         case Refused(reason=reason):
             # No try: so a later version of its job may plan it anew (P19).
             return ended(running, Event.CANCEL, now=now, reason=reason)
-        case Failed(failure=failure):
-            return _failed(running, failure, policy=policy, now=now, jitter=jitter)
+        case Failed():
+            return _failed(running, outcome, policy=policy, now=now, jitter=jitter)
         case other:
             assert_never(other)
 
 
 def _failed(
-    running: Execution, failure: Failure, *, policy: RetryPolicy, now: datetime, jitter: float
+    running: Execution, failed: Failed, *, policy: RetryPolicy, now: datetime, jitter: float
 ) -> Execution:
+    failure = failed.failure
     if running.cancel_requested_at is not None:
         return _closed(running, Event.CANCEL, now, error=failure, reason="cancelled on request")
-    decision = policy.decide(attempt=running.attempt, failure=failure, now=now, jitter=jitter)
+    decision = policy.decide(
+        attempt=running.attempt, failure=failure, names=failed.names, now=now, jitter=jitter
+    )
     match decision:
         case RetryAt(due=due, reason=reason):
             return _closed(running, Event.RETRY, now, error=failure, reason=reason, retry_at=due)
@@ -86,6 +107,42 @@ def put_off(running: Execution, *, until: datetime, reason: str) -> Execution:
         worker=None,
         next_run_at=until,
         reason=reason,
+        blocker=None,
+        first_started_at=_first_start(running),
+    )
+
+
+def _first_start(row: Execution) -> datetime | None:
+    """When the first try started, of a row whose present claim led to none."""
+    return row.first_started_at if row.attempts else None
+
+
+def blocked(running: Execution, *, by: ExecutionId) -> Execution:
+    """An execution that waits until another has ended; whoever ends that one wakes it."""
+    return replace(
+        running,
+        state=after(running.state, Event.BLOCK),
+        token=None,
+        lease_until=None,
+        worker=None,
+        blocker=by,
+        first_started_at=_first_start(running),
+    )
+
+
+def terminated(holder: Execution, *, now: datetime, reason: str) -> Execution:
+    """A RUNNING execution that is ended over its holder's head: its result will be refused.
+
+    Its handler may go on until the lease ends, which is what its history says.
+    """
+    failure = Failure(kind=Kind.LOST_LEASE, type="Terminated", message=reason)
+    lost = _attempt(holder, State.CANCELLED, holder.lease_until, failure)
+    over = ended(holder, Event.CANCEL, now=now, reason=reason)
+    return replace(
+        over,
+        attempts=_kept(holder, lost),
+        cancel_requested_at=now,
+        first_started_at=holder.first_started_at,
     )
 
 
@@ -118,8 +175,19 @@ def taken_over(holder: Execution) -> Execution:
     return replace(holder, crashes=holder.crashes + 1, attempts=_kept(holder, lost), error=failure)
 
 
-def ended(pending: Execution, event: Event, *, now: datetime, reason: str) -> Execution:
-    """An execution that ends without a try: cancelled, skipped, expired, undeliverable."""
+def ended(
+    pending: Execution,
+    event: Event,
+    *,
+    now: datetime,
+    reason: str,
+    blocker: ExecutionId | None = None,
+) -> Execution:
+    """An execution that ends without a try: cancelled, skipped, expired, undeliverable.
+
+    `blocker` is the one that it was skipped for. What it waited for stays with it: its
+    successor looks on from there (P12).
+    """
     return replace(
         pending,
         state=after(pending.state, event),
@@ -129,7 +197,15 @@ def ended(pending: Execution, event: Event, *, now: datetime, reason: str) -> Ex
         worker=None,
         finished_at=now,
         reason=reason,
+        blocker=blocker or pending.blocker,
+        first_started_at=_first_start(pending),
     )
+
+
+def moved(waiting: Execution, *, to: ExecutionId, now: datetime) -> Execution:
+    """A one-off's row that another one has taken the place of."""
+    over = ended(waiting, Event.CANCEL, now=now, reason=f"moved to {to}")
+    return replace(over, moved_to=to)
 
 
 def _closed(
@@ -156,6 +232,7 @@ def _closed(
         result=result,
         error=error,
         reason=reason,
+        blocker=None,
         attempts=_kept(running, _attempt(running, state, now, error)),
     )
 
@@ -176,4 +253,5 @@ def _attempt(
         worker=row.worker,
         state=state,
         error=error,
+        arrival=row.arrival,
     )

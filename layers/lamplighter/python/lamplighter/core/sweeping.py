@@ -8,6 +8,7 @@ from lamplighter.core.limits import (
     CHECK_RUNNING_AFTER_LEASE,
     CHECK_RUNNING_AT_LEAST,
     CHECK_SCHEDULED_AGAIN,
+    SWEEP_AFTER,
     TAKE_OVER_GRACE,
 )
 from lamplighter.core.model import Execution
@@ -28,10 +29,13 @@ class Repair:
     reason: str
 
 
-def visit(row: Execution, now: datetime) -> Leave | Repair | None:
+def visit(
+    row: Execution, now: datetime, *, blocker: Execution | None = None
+) -> Leave | Repair | None:
     """What a row needs, and when it is looked at next; None when it is final.
 
     Every row that is not final gets another visit, so that one that dies later is seen too.
+    `blocker` is what a BLOCKED one waits for: while that has not ended, it is the one to mend.
     """
     if row.is_final:
         return None
@@ -39,6 +43,11 @@ def visit(row: Execution, now: datetime) -> Leave | Repair | None:
         return _running(row, row.lease_until, now)
     if row.due_at > now:
         return Leave(again_at=row.due_at)
+    if row.state is State.BLOCKED and blocker is not None and not blocker.is_final:
+        return Leave(again_at=now + CHECK_SCHEDULED_AGAIN)
+    if row.caught_up is not None and now - row.due_at < SWEEP_AFTER:
+        # The sweep comes close behind a catch-up: its message is out, or was a moment ago.
+        return Leave(again_at=row.due_at + SWEEP_AFTER)
     # The later it is, the less often: what is sent again stays a few messages in all.
     wait = max(CHECK_SCHEDULED_AGAIN, (now - row.due_at) / 2)
     return Repair(again_at=now + wait, reason=f"{row.state} past its time")

@@ -105,6 +105,10 @@ def context(issuer: Issuer, shell_owners: Sequence[str]) -> dict[str, str]:
         "architecture": "host",
         "issuer": issuer.url,
         "audience": AUDIENCE,
+        # Servers of this machine, too: what a deployment says of targets is for a deployment.
+        "http_owners": "*",
+        "http_allow": "http,loopback",
+        "http_signing_secret": "",
     }
     return chosen | ({"shell_owners": ",".join(shell_owners)} if shell_owners else {})
 

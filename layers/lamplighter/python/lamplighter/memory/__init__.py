@@ -1,6 +1,7 @@
 """The ports in memory, with a virtual clock: for tests, the simulator, and users' own tests."""
 
 from lamplighter.memory.clock import SeededChance, VirtualClock
+from lamplighter.memory.payloads import MemoryPayloads
 from lamplighter.memory.queue import MemoryQueue
 from lamplighter.memory.stores import MemoryControl, MemoryExecutions, MemoryJobs, Tables
 from lamplighter.memory.telemetry import Counts
@@ -11,6 +12,7 @@ __all__ = [
     "MemoryControl",
     "MemoryExecutions",
     "MemoryJobs",
+    "MemoryPayloads",
     "MemoryQueue",
     "MemoryWorld",
     "SeededChance",

@@ -22,6 +22,7 @@ class _Stored:
     queue: str
     message: Message
     visible_at: datetime
+    sent_at: datetime
     receives: int = 0
 
 
@@ -51,6 +52,7 @@ class MemoryQueue:
                     queue=one.queue,
                     message=one.message,
                     visible_at=self._true_now() + delay,
+                    sent_at=self._true_now(),
                 )
 
     def hide(self, received: Sequence[Received], duration: timedelta) -> None:
@@ -136,4 +138,5 @@ def _received(stored: _Stored) -> Received:
         message=stored.message,
         receipt=_receipt(stored),
         receive_count=stored.receives,
+        sent_at=stored.sent_at,
     )

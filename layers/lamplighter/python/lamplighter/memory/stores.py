@@ -13,12 +13,14 @@ from lamplighter.core.buckets import (
     body_of,
     decode,
     execution_at,
+    execution_of,
     minute_of,
 )
-from lamplighter.core.errors import LostClaim, LostLease, NotFound, VersionMoved
+from lamplighter.core.errors import ChainMoved, LostClaim, LostLease, NotFound, VersionMoved
 from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, Event, State, sources_of
 from lamplighter.core.model import (
+    Arrival,
     Execution,
     Job,
     JobStatus,
@@ -27,8 +29,9 @@ from lamplighter.core.model import (
     Pointer,
     Token,
 )
-from lamplighter.core.outcome import taken_over
+from lamplighter.core.outcome import moved, taken_over
 from lamplighter.core.planning import supersedes
+from lamplighter.core.quotas import Mark, Quota, Usage
 from lamplighter.ports import KeyRecord, Page, Refusal
 
 _FRESH = sources_of(Event.CLAIM) - {State.RUNNING}
@@ -46,6 +49,9 @@ class Tables:
     keys: dict[tuple[Owner, str], KeyRecord] = field(default_factory=dict)
     leases: dict[Work, "_Lease"] = field(default_factory=dict)
     layout: Layout | None = None
+    accounts: dict[Owner, "Account"] = field(default_factory=dict)
+    full_at_ns: dict[Owner, int] = field(default_factory=dict)
+    """When each owner's bucket of submissions is full again."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     buckets: dict[tuple[Minute, int], set[Position]] = field(default_factory=dict)
     """Which positions each shard of a minute holds, as a partition of the table does."""
@@ -72,6 +78,16 @@ class Tables:
         place = decode(position)
         self.buckets.setdefault((minute_of(place.at), place.shard), set()).add(position)
 
+    def account(self, owner: Owner) -> "Account":
+        """What an owner is counted to have."""
+        return self.accounts.get(owner) or Account()
+
+    def count(self, owner: Owner, quota: Quota, more: Usage) -> None:
+        """Count so much more, or less, of what an owner has; raises OverQuota."""
+        account = self.account(owner)
+        account.usage.check(quota, more)
+        self.accounts[owner] = replace(account, usage=account.usage.plus(more))
+
     def check_version(self, row: Execution, version: int | None) -> None:
         """Raise VersionMoved when a version is asked for and the job has another."""
         if version is None:
@@ -79,6 +95,23 @@ class Tables:
         job = self.jobs.get(row.job_id)
         if job is None or job.version != version:
             raise VersionMoved(job_id=row.job_id, version=version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What an owner is counted to have."""
+
+    usage: Usage = field(default_factory=Usage)
+    queued_bytes: int = 0
+    """Of the payload bytes, those of queued executions."""
+    mark: Mark | None = None
+
+    def marked(self, now: datetime) -> "Account":
+        """The same with a mark at what is counted now."""
+        mark = Mark(
+            at=now, executions=self.usage.queued_executions, payload_bytes=self.queued_bytes
+        )
+        return replace(self, mark=mark)
 
 
 class MemoryExecutions:
@@ -100,7 +133,9 @@ class MemoryExecutions:
         with self._tables.lock:
             return self._tables.executions.get(id)
 
-    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
+    def get_many(
+        self, ids: Collection[ExecutionId], *, strongly: bool = False
+    ) -> Mapping[ExecutionId, Execution]:
         with self._tables.lock:
             rows = self._tables.executions
             return {id: rows[id] for id in ids if id in rows}
@@ -127,18 +162,35 @@ class MemoryExecutions:
         worker: str,
         now: datetime,
         lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         with self._tables.lock:
             row = self._tables.executions.get(id)
-            is_ours = row and row.state in _FRESH and row.attempt == attempt and row.due_at <= now
+            is_ours = (
+                row and row.state in _FRESH and row.attempt == attempt and _may_be_claimed(row, now)
+            )
             if row is None or not is_ours:
                 return Refusal(found=row)
             return self._write(
-                _started(row, token=token, worker=worker, now=now, lease_until=lease_until)
+                _started(
+                    row,
+                    token=token,
+                    worker=worker,
+                    now=now,
+                    lease_until=lease_until,
+                    arrival=arrival,
+                )
             )
 
     def take_over(
-        self, holder: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+        self,
+        holder: Execution,
+        *,
+        token: Token,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         with self._tables.lock:
             row = self._tables.executions.get(holder.id)
@@ -151,7 +203,12 @@ class MemoryExecutions:
                 return Refusal(found=row)
             return self._write(
                 _started(
-                    taken_over(row), token=token, worker=worker, now=now, lease_until=lease_until
+                    taken_over(row),
+                    token=token,
+                    worker=worker,
+                    now=now,
+                    lease_until=lease_until,
+                    arrival=arrival,
                 )
             )
 
@@ -174,18 +231,63 @@ class MemoryExecutions:
     ) -> Execution | Refusal:
         with self._tables.lock:
             row = self._tables.executions.get(before.id)
-            if row is None or (row.state, row.attempt) != (before.state, before.attempt):
+            if row is None or not _is_as(row, before):
                 return Refusal(found=row)
             self._tables.check_version(row, job_version)
-            requested = row.cancel_requested_at or after.cancel_requested_at
-            return self._write(replace(after, cancel_requested_at=requested, waiters=row.waiters))
+            return self._write(
+                replace(
+                    after,
+                    cancel_requested_at=row.cancel_requested_at or after.cancel_requested_at,
+                    waiters=row.waiters,
+                    # Of one that nobody holds it may have changed since it was read (P16).
+                    predecessor=after.predecessor if row.token else row.predecessor,
+                )
+            )
+
+    def block(self, after: Execution, *, token: Token, alone: bool) -> Execution | Refusal:
+        if after.blocker is None:
+            raise ValueError(f"{after.id} waits for nothing")
+        with self._tables.lock:
+            row = self._held(after.id, token)
+            blocker = self._tables.executions.get(after.blocker)
+            if blocker is None or blocker.is_final or (alone and blocker.state is State.BLOCKED):
+                return Refusal(found=blocker)
+            self._write(replace(blocker, waiters=blocker.waiters | {after.id}))
+            return self._write(
+                replace(after, cancel_requested_at=row.cancel_requested_at, waiters=row.waiters)
+            )
+
+    def amend(self, before: Execution, after: Execution) -> Execution | Refusal:
+        with self._tables.lock:
+            row = self._tables.executions.get(before.id)
+            if row is not None and row == _as_stored(after):
+                return row
+            if row is None or not _waits_as(row, before):
+                return Refusal(found=row)
+            return self._write(replace(after, undeliverable=row.undeliverable))
+
+    def move(self, before: Execution, after: Execution, *, now: datetime) -> Execution | Refusal:
+        first = execution_of(before.job_id)
+        with self._tables.lock:
+            rows = self._tables.executions
+            row, leads = rows.get(before.id), rows.get(first) if first else None
+            if row is not None and row.moved_to == after.id:
+                return rows[after.id]
+            if row is None or leads is None or not _waits_as(row, before):
+                return Refusal(found=row)
+            if leads.id != row.id:
+                if leads.moved_to != row.id:
+                    return Refusal(found=leads)
+                self._write(replace(leads, moved_to=after.id))
+            self._write(moved(row, to=after.id, now=now))
+            return self._tables.make(after)
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         with self._tables.lock:
             row = self._tables.executions.get(id)
             if row is None or row.state is not State.RUNNING:
                 return Refusal(found=row)
-            return self._write(replace(row, cancel_requested_at=now))
+            return self._write(replace(row, cancel_requested_at=row.cancel_requested_at or now))
 
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         with self._tables.lock:
@@ -209,7 +311,11 @@ class MemoryExecutions:
         self, owner: Owner, *, before: Position | None, limit: int
     ) -> Sequence[ExecutionId]:
         with self._tables.lock:
-            rows = [row.id for row in self._tables.executions.values() if row.owner == owner]
+            rows = [
+                row.id
+                for row in self._tables.executions.values()
+                if row.owner == owner and row.moved_to is None
+            ]
         return _newest(rows, before, limit)
 
     def additional_of(
@@ -245,11 +351,33 @@ class MemoryExecutions:
         return self._tables.executions[row.id]
 
 
+def _is_as(row: Execution, before: Execution) -> bool:
+    """Whether a row is as its caller read it, its holder too where it has one."""
+    return (row.state, row.attempt, row.token, row.lease_until) == (
+        before.state,
+        before.attempt,
+        before.token,
+        before.lease_until,
+    )
+
+
+def _may_be_claimed(row: Execution, now: datetime) -> bool:
+    # The spread of a catch-up is its messages' affair.
+    return (row.next_run_at or row.run_at) <= now
+
+
 def _started(
-    row: Execution, *, token: Token, worker: str, now: datetime, lease_until: datetime
+    row: Execution,
+    *,
+    token: Token,
+    worker: str,
+    now: datetime,
+    lease_until: datetime,
+    arrival: Arrival | None,
 ) -> Execution:
     return replace(
         row,
+        arrival=arrival,
         state=State.RUNNING,
         token=token,
         worker=worker,
@@ -260,8 +388,18 @@ def _started(
     )
 
 
+def _waits_as(row: Execution, before: Execution) -> bool:
+    """Whether a row still waits, at the version that it was read at."""
+    return row.state is State.SCHEDULED and row.job_version == before.job_version
+
+
 def _as_stored(row: Execution) -> Execution:
-    """A row as it is read back: a large payload's text is an item of its own."""
+    """A row as it is read back: a large payload's text is an item of its own.
+
+    A final one is not counted as queued any more.
+    """
+    if row.is_counted and row.is_final:
+        row = replace(row, is_counted=False)
     if row.spec is None or row.spec.payload.is_inline:
         return row
     return replace(row, spec=replace(row.spec, payload=replace(row.spec.payload, text=None)))
@@ -280,16 +418,61 @@ class MemoryJobs:
         self._tables = tables
 
     def create(
-        self, *, first: Execution, job: Job | None = None, key: KeyRecord | None = None
+        self,
+        *,
+        first: Execution,
+        job: Job | None = None,
+        key: KeyRecord | None = None,
+        quota: Quota | None = None,
     ) -> KeyRecord | None:
         with self._tables.lock:
+            known = self._tables.keys.get((key.owner, key.key)) if key else None
+            if known is not None and known != key:
+                return known
+            if job is not None and job.is_counted and job.id not in self._tables.jobs:
+                made = Usage.of_job(job.spec.payload.bytes)
+                self._tables.count(job.owner, quota or Quota(), made)
             if key is not None:
-                known = self._tables.keys.setdefault((key.owner, key.key), key)
-                if known != key:
-                    return known
+                self._tables.keys[key.owner, key.key] = key
             if job is not None:
                 self._tables.jobs.setdefault(job.id, _job_as_stored(job))
             self._tables.make(first)
+            return None
+
+    def join(
+        self,
+        rows: Sequence[Execution],
+        *,
+        job: Job,
+        armed: Execution | None,
+        key: KeyRecord | None = None,
+    ) -> KeyRecord | None:
+        last = rows[-1].id
+        with self._tables.lock:
+            if key is not None:
+                known = self._tables.keys.get((key.owner, key.key))
+                if known is not None and known != key:
+                    return known
+            if all(row.id in self._tables.executions for row in rows):
+                return None
+            current = self._tables.jobs.get(job.id)
+            if current is None or current.version != job.version:
+                raise VersionMoved(job_id=job.id, version=job.version)
+            if armed is None:
+                if current.tail != job.tail:
+                    raise ChainMoved(job_id=job.id)
+                self._tables.jobs[job.id] = replace(current, tail=last)
+            else:
+                there = self._tables.executions.get(armed.id)
+                if there is None or not _is_armed(there, armed):
+                    raise ChainMoved(job_id=job.id)
+                self._tables.executions[armed.id] = replace(
+                    there, predecessor=last, job_version=job.version
+                )
+            if key is not None:
+                self._tables.keys[key.owner, key.key] = key
+            for row in rows:
+                self._tables.make(row)
             return None
 
     def record_of(self, owner: Owner, key: str) -> KeyRecord | None:
@@ -309,11 +492,24 @@ class MemoryJobs:
             current = self._tables.jobs.get(job.id)
             if current is None or current.version != job.version:
                 raise VersionMoved(job_id=job.id, version=job.version)
-            deleted = replace(current, version=job.version + 1, status=JobStatus.DELETED)
+            if current.is_counted:
+                gone = -Usage.of_job(current.spec.payload.bytes)
+                self._tables.count(job.owner, Quota(), gone)
+            deleted = replace(
+                current, version=job.version + 1, status=JobStatus.DELETED, is_counted=False
+            )
             self._tables.jobs[job.id] = deleted
             return deleted
 
-    def revise(self, before: Job, after: Job, *, first: Execution | None = None) -> Job | Refusal:
+    def revise(
+        self,
+        before: Job,
+        after: Job,
+        *,
+        first: Execution | None = None,
+        armed: Execution | None = None,
+        quota: Quota | None = None,
+    ) -> Job | Refusal:
         after = _job_as_stored(after)
         with self._tables.lock:
             current = self._tables.jobs.get(before.id)
@@ -321,10 +517,20 @@ class MemoryJobs:
                 return after
             if current is None or current.version != before.version:
                 raise VersionMoved(job_id=before.id, version=before.version)
+            if current.tail != before.tail:
+                raise ChainMoved(job_id=before.id)
+            if armed is not None:
+                armed_now = self._tables.executions.get(armed.id)
+                if armed_now is None or not _is_armed(armed_now, armed):
+                    raise ChainMoved(job_id=before.id)
             if first is not None:
                 there = self._tables.executions.get(first.id)
                 if there is not None and not supersedes(first, there):
                     return Refusal(found=there)
+            if before.is_counted:
+                grown = Usage.grown(before.spec.payload.bytes, after.spec.payload.bytes)
+                self._tables.count(before.owner, quota or Quota(), grown)
+            if first is not None:
                 self._tables.make(first)
             self._tables.versions[before.id, before.version] = current
             self._tables.jobs[before.id] = after
@@ -349,6 +555,10 @@ class MemoryJobs:
                 and (before is None or body_of(job.id) < before)
             ]
         return sorted(jobs, key=lambda job: job.id, reverse=True)[:limit]
+
+
+def _is_armed(there: Execution, armed: Execution) -> bool:
+    return there.state is State.SCHEDULED and there.predecessor == armed.predecessor
 
 
 def _job_as_stored(job: Job) -> Job:

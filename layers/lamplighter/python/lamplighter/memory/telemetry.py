@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lamplighter.core.buckets import ExecutionId
-from lamplighter.core.model import Execution
+from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.misfire import Gap
+from lamplighter.core.model import Execution, Job
 
 
 @dataclass(kw_only=True)
@@ -15,6 +16,7 @@ class Counts:
     events: Counter[str] = field(default_factory=Counter)
     lateness: list[timedelta] = field(default_factory=list)
     finishes: list[Execution] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
 
     def ticked(self) -> None:
         self.events["ticked"] += 1
@@ -62,6 +64,16 @@ class Counts:
 
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         self.events["gave_back"] += 1
+
+    def definition_unreadable(self, id: JobId, *, reason: str) -> None:
+        self.events["definition_unreadable"] += 1
+
+    def passed_over(self, job: Job, gap: Gap) -> None:
+        self.events["passed_over"] += gap.count
+        self.gaps.append(gap)
+
+    def missed(self, job: Job, count: int) -> None:
+        self.events["missed"] += count
 
     def hung(self, execution: Execution) -> None:
         self.events["hung"] += 1

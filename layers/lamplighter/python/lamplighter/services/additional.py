@@ -4,8 +4,10 @@ One function makes them all: durable before the answer, sent at once when due so
 for each idempotency key.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from lamplighter.core.buckets import (
     ExecutionId,
@@ -17,18 +19,31 @@ from lamplighter.core.buckets import (
     one_off_job_id,
     shard_of,
 )
-from lamplighter.core.errors import KeyReused
+from lamplighter.core.errors import Conflict, KeyReused
+from lamplighter.core.lease import Layout
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Execution, Owner, Spec, Trigger
+from lamplighter.core.limits import CHECK_SCHEDULED_AGAIN, SWEEP_AFTER
+from lamplighter.core.model import (
+    Execution,
+    Job,
+    JobStatus,
+    OverlapPolicy,
+    Owner,
+    Spec,
+    Trigger,
+)
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import KeyRecord, Ports
-from lamplighter.services import timers
+from lamplighter.services import admission, chain, inspect, timers
 from lamplighter.services.submit import (
     IdempotencyKey,
     Replayed,
     keep_large_payload,
     kept_until,
 )
+
+# Rows that are put before the clock is looked at and their messages go out.
+_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +65,36 @@ class Run:
     traceparent: str | None = None
 
 
-def planned(ports: Ports, run: Run, *, now: datetime, hash_bits: int | None = None) -> Execution:
-    """The row of a run, not written yet; two with the same `hash_bits` and time are one."""
+def job_to_run(ports: Ports, owner: Owner, id: JobId) -> Job:
+    """The recurring job that something is to run for, paused or not.
+
+    Raises NotFound; Conflict for a one-off and for a deleted job.
+    """
+    if execution_of(id) is not None:
+        inspect.one_off_row(ports, owner, id)
+        raise Conflict(reason=f"{id} is a one-off: once it has ended it can be replayed, no more")
+    job = inspect.recurring_job(ports, owner, id)
+    if job.status is JobStatus.DELETED:
+        raise Conflict(reason=f"{id} is deleted")
+    return job
+
+
+def planned(
+    ports: Ports,
+    run: Run,
+    *,
+    now: datetime,
+    hash_bits: int | None = None,
+    layout: Layout | None = None,
+) -> Execution:
+    """The row of a run, not written yet; two with the same `hash_bits` and time are one.
+
+    Whoever plans many asks once for the layout in force.
+    """
     run_at = from_ms(ms_up(max(run.run_at, now)))
     bits = ports.chance.hash() if hash_bits is None else hash_bits
     return Execution(
-        id=execution_id(run_at, shard_of(bits, ports.layout().shards), bits),
+        id=execution_id(run_at, shard_of(bits, (layout or ports.layout()).shards), bits),
         job_id=run.job_id,
         owner=run.owner,
         trigger=run.trigger,
@@ -78,22 +117,93 @@ def make(
 ) -> Execution | Replayed:
     """Write one row, and its key in the same transaction; then look at the clock (P1).
 
-    Raises KeyReused when the key came with another body before, and Unavailable; after a crash
+    Raises KeyReused when the key came with another body before, OverQuota when its owner may
+    have no more, and Unavailable; after a crash
     there is the row with its key, or neither, and the sweep sends what was not sent.
     """
-    if key is not None and (known := ports.jobs.record_of(row.owner, key.key)):
-        return _replayed(ports, known, key)
+    if key is not None and (known := answered(ports, row.owner, key)):
+        return known
+    (row,) = admission.admitted(ports, [row])
     if row.spec is not None:
         keep_large_payload(
             ports, row.payload_home, row.spec.payload, kept_until=kept_until(row.run_at)
         )
     record = _record(row, key) if key else None
-    known = ports.jobs.create(first=row, key=record)
-    if known is not None and key is not None:
-        return _replayed(ports, known, key)
+    if job := _chained(ports, row):
+        earlier = chain.join(ports, job, [row], key=record)
+    else:
+        earlier = ports.jobs.create(first=row, key=record)
+    if earlier is not None and key is not None:
+        return _replayed(ports, earlier, key)
     look(ports, row)
     ports.telemetry.created(queue=row.queue, directly=row.sent_directly)
     return row
+
+
+def answered(ports: Ports, owner: Owner, key: IdempotencyKey[Execution]) -> Replayed | None:
+    """What a key was answered before, whatever may have changed since; raises KeyReused."""
+    known = ports.jobs.record_of(owner, key.key)
+    return _replayed(ports, known, key) if known else None
+
+
+def make_many(
+    ports: Ports, rows: Sequence[Execution], *, record: KeyRecord | None = None
+) -> KeyRecord | None:
+    """Write rows without payloads of their own, and send those that are due soon (P1).
+
+    They were admitted, or some of them were before a crash.
+    With a record, it and the first row are written first, in one transaction; when its key
+    exists, nothing is written and the answer is the record that is there. After a crash or
+    Unavailable any of the others may be missing: to make all of them again is harmless.
+    """
+    if job := _chained(ports, rows[0]):
+        return _make_chain(ports, job, rows, record)
+    if record is not None and (known := ports.jobs.create(first=rows[0], key=record)):
+        return known
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        _book_checks(ports, some)
+        send_waiting(ports, ports.executions.put(some))
+    for row in rows:
+        ports.telemetry.created(queue=row.queue, directly=row.sent_directly)
+    return None
+
+
+def _chained(ports: Ports, row: Execution) -> Job | None:
+    """The job of a row that joins a chain; None where overlap is allowed, or there is no job."""
+    job = None if execution_of(row.job_id) else ports.jobs.get(row.job_id)
+    return None if job is None or job.overlap is OverlapPolicy.ALLOW else job
+
+
+def _make_chain(
+    ports: Ports, job: Job, rows: Sequence[Execution], record: KeyRecord | None
+) -> KeyRecord | None:
+    """As `make_many`, each after the one before it."""
+    _book_checks(ports, rows)
+    if known := chain.join(ports, job, rows, key=record):
+        return known
+    send_waiting(ports, rows)
+    for row in rows:
+        ports.telemetry.created(queue=row.queue, directly=row.sent_directly)
+    return None
+
+
+def send_waiting(ports: Ports, rows: Iterable[Execution]) -> None:
+    """As `look`, for many: of what was made, all that still waits inside the line is sent."""
+    now = ports.clock.now()
+    waiting = [row for row in rows if row.state is State.SCHEDULED and is_inside(row.run_at, now)]
+    timers.send(ports, [timers.outgoing(row) for row in waiting])
+
+
+def _book_checks(ports: Ports, rows: Sequence[Execution]) -> None:
+    """Have the sweep look at rows that are made later than they are due.
+
+    Their buckets may have been swept: if their maker died before it sent them, nobody would.
+    """
+    now = ports.clock.now()
+    late = [row for row in rows if row.run_at <= now - SWEEP_AFTER]
+    if late:
+        ports.executions.point([timers.check(row, now + CHECK_SCHEDULED_AGAIN) for row in late])
 
 
 def look(ports: Ports, row: Execution) -> None:

@@ -26,12 +26,12 @@ from lamplighter.core.errors import LostLease, Unavailable, VersionMoved
 from lamplighter.core.lease import Grant, Held, Intent, Kind, Layout, Work
 from lamplighter.core.lifecycle import Event
 from lamplighter.core.limits import MARGIN, PAGE_ROWS, PARTITION_LEASE
-from lamplighter.core.misfire import Decision, EndChain, Pass, Send, Skip, decide
-from lamplighter.core.model import Execution, Job, Pointer, PointerKind, Trigger
+from lamplighter.core.misfire import Decision, Drop, EndChain, Park, Pass, Send, decide
+from lamplighter.core.model import Execution, Job, Pointer, PointerKind
 from lamplighter.core.outcome import ended
 from lamplighter.core.timing import line
 from lamplighter.ports import Page, Ports
-from lamplighter.services import timers
+from lamplighter.services import endings, timers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +143,17 @@ def _do(ports: Ports, grant: Grant, intent: Intent, rows: Rows, *, lease_until: 
     # is armed is decided as of the intent, so that every owner of the page arms the same.
     decisions = [(row, _decide(row, jobs, now)) for row in executions]
     links = [
-        timers.Link(job=jobs[row.job_id], slot=row.scheduled_for)
+        link
         for row in executions
-        if row.job_id in jobs
+        if (job := jobs.get(row.job_id)) and _is_read(job)
+        for link in timers.links_of(job, row)
     ]
     following = timers.arm_chains(
         ports,
         links,
         decided_at=intent.decided_at,
         passed=partial(_is_passed, until=intent.until, lease_until=lease_until),
+        swept=partial(_may_be_swept, lease_until=lease_until),
     )
     to_send = [*_carry_out(ports, decisions), *following]
     messages = [timers.outgoing(row, epoch=grant.epoch) for row in to_send]
@@ -176,15 +178,27 @@ def _is_passed(row: Execution, now: datetime, *, until: Position, lease_until: d
     return now + MARGIN > lease_until and timers.inside(row, now)
 
 
+def _may_be_swept(row: Execution, now: datetime, *, lease_until: datetime) -> bool:
+    """Whether the sweep may be past the place of a row that is about to be put.
+
+    It never passes our watermark (P6), and nobody but us moves that while the lease is ours.
+    """
+    return now + MARGIN > lease_until and timers.late(row, now)
+
+
+def _is_read(job: Job | None) -> bool:
+    return job is not None and job.unreadable is None
+
+
 def _jobs_of(ports: Ports, rows: Sequence[Execution]) -> Mapping[JobId, Job]:
-    recurring = {row.job_id for row in rows if row.trigger is not Trigger.ONE_OFF}
+    recurring = {row.job_id for row in rows if row.follows_job}
     return ports.jobs.get_many(recurring) if recurring else {}
 
 
 def _decide(row: Execution, jobs: Mapping[JobId, Job], decided_at: datetime) -> Decision:
     job = jobs.get(row.job_id)
-    if job is None and row.trigger is not Trigger.ONE_OFF:
-        return Skip(reason="its job's definition is gone")
+    if job is None and row.spec is None:
+        return Drop(event=Event.SKIP, reason="its job's definition is gone")
     return decide(row, job, decided_at)
 
 
@@ -198,11 +212,14 @@ def _carry_out(
                 yield row
             case Pass():
                 pass
-            case Skip(reason=reason):
-                skipped = ended(row, Event.SKIP, now=ports.clock.now(), reason=reason)
-                ports.executions.end(row, skipped)
+            case Drop(event=event, reason=reason):
+                dropped = ended(row, event, now=ports.clock.now(), reason=reason)
+                endings.end(ports, row, dropped)
             case EndChain():
                 _end_chain(ports, row, decision)
+            case Park(reason=reason):
+                # Unsent, it is the sweep's from now on, whose checks never end (P7).
+                ports.telemetry.definition_unreadable(row.job_id, reason=reason)
             case other:
                 assert_never(other)
 
@@ -211,7 +228,7 @@ def _end_chain(ports: Ports, row: Execution, decision: EndChain) -> None:
     """Cancel the last row of a chain in a write that checks the job's version (P17)."""
     cancelled = ended(row, Event.CANCEL, now=ports.clock.now(), reason=decision.reason)
     try:
-        ports.executions.end(row, cancelled, job_version=decision.job_version)
+        endings.end(ports, row, cancelled, job_version=decision.job_version)
     except VersionMoved as moved:
         # The job was edited since it was read: the page is left to be decided again.
         raise Unavailable(str(moved)) from moved

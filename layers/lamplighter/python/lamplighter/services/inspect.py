@@ -4,7 +4,7 @@ Somebody else's thing is NotFound, exactly as one that never was. One thing is r
 consistent, so that what was just created is there; lists and histories are eventual.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -17,6 +17,7 @@ from lamplighter.core.buckets import (
     Position,
     body_of,
     execution_of,
+    instant_of,
     one_off_job_id,
     place_of,
 )
@@ -24,7 +25,7 @@ from lamplighter.core.buckets import before as position_before
 from lamplighter.core.errors import NotFound
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
-from lamplighter.core.model import Attempt, Execution, Job, Owner, Spec, Trigger
+from lamplighter.core.model import Attempt, Execution, Job, Owner, PayloadRef, Spec, Trigger
 from lamplighter.core.status import Status, status_of
 from lamplighter.core.timing import line
 from lamplighter.ports import Ports
@@ -41,7 +42,9 @@ class Seen:
     row: Execution
     status: Status
     payload: str | None = None
-    """JSON text; None in lists, which fetch nothing that lies outside the row."""
+    """JSON text; None in lists, which fetch nothing that lies outside the row, and for one that
+    is kept by reference."""
+    payload_ref: PayloadRef | None = None
 
     @property
     def attempts(self) -> Sequence[Attempt]:
@@ -55,6 +58,7 @@ class Seen:
             finished_at=None,
             worker=row.worker,
             state=State.RUNNING,
+            arrival=row.arrival,
         )
         return (*row.attempts, under_way)
 
@@ -98,6 +102,8 @@ class Wanted:
     """Due then or later."""
     end: datetime | None = None
     """Due before that."""
+    error_type: str | None = None
+    """That of the error that it ended with, or last met."""
 
     def is_for(self, of: Spec | Execution) -> bool:
         """Whether the task and the queue are the wanted ones."""
@@ -115,16 +121,23 @@ class Wanted:
         """Whether a recurring job, as it now is, is due in the range; any is when it is open."""
         if self.start is None and self.end is None:
             return True
+        if job.unreadable is not None:
+            return False
         later = job.run_at(job.since) - job.since
         slot = job.schedule.next(max(job.since, (self.start or job.since) - later - _TICK))
         return slot is not None and self.covers(job.run_at(slot))
 
     def admits(self, seen: Seen) -> bool:
-        """Whether an execution is wanted: by the status that it is shown with."""
+        """Whether an execution is wanted: by the status that it is shown with.
+
+        What was moved is another row by now; an index may still list this one for a moment.
+        """
         return (
-            self.is_for(seen.row)
+            seen.row.moved_to is None
+            and self.is_for(seen.row)
             and self.covers(seen.row.run_at)
             and (not self.statuses or seen.status in self.statuses)
+            and self.error_type in {None, seen.row.error and seen.row.error.type}
         )
 
 
@@ -150,9 +163,7 @@ place of what is not wanted."""
 
 def execution(ports: Ports, owner: Owner, id: ExecutionId) -> Seen:
     """One execution with its payload; raises NotFound."""
-    row = ports.executions.get(id)
-    if row is None or row.owner != owner:
-        raise NotFound(kind="execution", id=id)
+    row = execution_row(ports, owner, id)
     spec = row.spec
     if spec is None:
         definition = ports.jobs.get(row.job_id)
@@ -160,32 +171,52 @@ def execution(ports: Ports, owner: Owner, id: ExecutionId) -> Seen:
     return _with_payload(ports, row, spec)
 
 
+def execution_row(ports: Ports, owner: Owner, id: ExecutionId) -> Execution:
+    """The row of an execution of this owner; raises NotFound."""
+    row = ports.executions.get(id)
+    if row is None or row.owner != owner:
+        raise NotFound(kind="execution", id=id)
+    return row
+
+
 def job(ports: Ports, owner: Owner, id: JobId) -> Detail:
     """One job with its payload and its latest executions; raises NotFound."""
     if execution_of(id) is not None:
         row = one_off_row(ports, owner, id)
         seen = _with_payload(ports, row, row.spec)
-        return Detail(definition=OneOff(execution=seen), executions=[seen])
+        recent = _latest(_history_of_one_off(ports, row, Wanted()))
+        return Detail(
+            definition=OneOff(execution=seen),
+            executions=[seen if one.row.id == row.id else one for one in recent],
+        )
     found = recurring_job(ports, owner, id)
-    recent = _page(
-        _occurrences(ports, found, Wanted()),
-        after=None,
-        limit=limits.RECENT_EXECUTIONS,
-        batch=limits.RECENT_EXECUTIONS + 1,
-        reads=limits.DYNAMODB_BATCH_GET,
-    )
     definition = replace(_recurring(ports, found), payload=_payload(ports, id, found.spec))
-    return Detail(definition=definition, executions=recent.items)
+    executions = _latest(_history_of_recurring(ports, found, Wanted()))
+    return Detail(definition=definition, executions=executions)
 
 
 def one_off_row(ports: Ports, owner: Owner, id: JobId) -> Execution:
-    """The row of a one-off job of this owner; raises NotFound."""
+    """The row of a one-off job of this owner, wherever it was moved to; raises NotFound."""
     execution_id = execution_of(id)
-    row = ports.executions.get(execution_id) if execution_id else None
+    row = latest_place(ports, execution_id) if execution_id else None
     # The row of a recurring job's occurrence has its job's id: no one-off goes by its place.
     if row is None or row.owner != owner or row.job_id != id:
         raise NotFound(kind="job", id=id)
     return row
+
+
+def latest_place(ports: Ports, id: ExecutionId) -> Execution | None:
+    """The row, or the one that it was moved to (P20); None if there is none."""
+    row = ports.executions.get(id)
+    while row is not None and row.moved_to is not None:
+        row = ports.executions.get(row.moved_to)
+    return row
+
+
+def one_off(ports: Ports, row: Execution) -> OneOff:
+    """A one-off job of which the row is at hand, without fetching its payload."""
+    (seen,) = _seen(ports, [row])
+    return OneOff(execution=seen)
 
 
 def recurring_job(ports: Ports, owner: Owner, id: JobId) -> Job:
@@ -207,11 +238,12 @@ def executions(
 def executions_of(
     ports: Ports, owner: Owner, id: JobId, wanted: Wanted, *, after: ExecutionId | None, limit: int
 ) -> Executions:
-    """A job's executions, latest slot first; raises NotFound."""
-    if execution_of(id) is not None:
-        seen = _seen(ports, [one_off_row(ports, owner, id)])
-        return Listing(items=[one for one in seen if wanted.admits(one) and not after], next=None)
-    source = _occurrences(ports, recurring_job(ports, owner, id), wanted)
+    """A job's executions, beside its schedule too, latest run_at first; raises NotFound."""
+    source = (
+        _history_of_recurring(ports, recurring_job(ports, owner, id), wanted)
+        if execution_of(id) is None
+        else _history_of_one_off(ports, one_off_row(ports, owner, id), wanted)
+    )
     return _page(source, after=after, limit=limit, batch=_batch(wanted, limit))
 
 
@@ -258,6 +290,16 @@ def _page(
     return Listing(items=items, next=after)
 
 
+def _latest(source: Source[ExecutionId, Seen]) -> Sequence[Seen]:
+    return _page(
+        source,
+        after=None,
+        limit=limits.RECENT_EXECUTIONS,
+        batch=limits.RECENT_EXECUTIONS + 1,
+        reads=limits.DYNAMODB_BATCH_GET,
+    ).items
+
+
 def _batch(wanted: Wanted, limit: int) -> int:
     # One more than the page tells whether there is another; a filter may pass few of many.
     return limit + 1 if wanted == Wanted() else limits.DYNAMODB_BATCH_GET
@@ -276,14 +318,40 @@ def _rows(ports: Ports, owner: Owner, wanted: Wanted) -> Source[ExecutionId, See
     return source
 
 
-def _occurrences(ports: Ports, of: Job, wanted: Wanted) -> Source[ExecutionId, Seen]:
+def _history_of_recurring(ports: Ports, of: Job, wanted: Wanted) -> Source[ExecutionId, Seen]:
     """The rows of a recurring job's slots, by their computed ids (no index holds them)."""
 
+    def planned(before: Position | None) -> Iterator[ExecutionId]:
+        # What is due in the millisecond of the position itself may lie before it.
+        due_before = instant_of(before) + _TICK if before else None
+        rows = slots.planned(ports, of, now=ports.clock.now(), due_before=due_before)
+        return (row.id for row in rows)
+
+    return _history(ports, of.id, planned, wanted)
+
+
+def _history_of_one_off(ports: Ports, row: Execution, wanted: Wanted) -> Source[ExecutionId, Seen]:
+    return _history(ports, row.job_id, lambda _: iter([row.id]), wanted, at_hand=(row,))
+
+
+def _history(
+    ports: Ports,
+    id: JobId,
+    planned: Callable[[Position | None], Iterator[ExecutionId]],
+    wanted: Wanted,
+    *,
+    at_hand: Sequence[Execution] = (),
+) -> Source[ExecutionId, Seen]:
+    """A job's executions: what it planned, newest first, and what ran beside that."""
+
     def source(after: ExecutionId | None, limit: int) -> Sequence[tuple[ExecutionId, Seen | None]]:
-        before = place_of(after).at if after else wanted.end
-        planned = slots.planned(ports, of, now=ports.clock.now(), due_before=before)
-        near = takewhile(lambda row: wanted.reaches(row.run_at), islice(planned, limit))
-        return _admitted(ports, [row.id for row in near], wanted)
+        end = position_before(wanted.end) if wanted.end else None
+        before = body_of(after) if after else end
+        own = (one for one in planned(before) if before is None or body_of(one) < before)
+        beside = ports.executions.additional_of(id, before=before, limit=limit)
+        ids = sorted([*islice(own, limit), *beside], reverse=True)[:limit]
+        near = takewhile(lambda id: wanted.reaches(place_of(id).at), ids)
+        return _admitted(ports, [*near], wanted, at_hand=at_hand)
 
     return source
 
@@ -323,11 +391,21 @@ def _one_off(seen: Seen | None) -> OneOff | None:
 
 
 def _admitted(
-    ports: Ports, ids: Sequence[ExecutionId], wanted: Wanted
+    ports: Ports,
+    ids: Sequence[ExecutionId],
+    wanted: Wanted,
+    *,
+    at_hand: Sequence[Execution] = (),
 ) -> Sequence[tuple[ExecutionId, Seen | None]]:
-    rows = ports.executions.get_many(ids)
+    rows = {row.id: row for row in at_hand if row.id in ids}
+    rows |= ports.executions.get_many([id for id in ids if id not in rows])
     seen = {one.row.id: one for one in _seen(ports, [*rows.values()]) if wanted.admits(one)}
     return [(id, seen.get(id)) for id in ids]
+
+
+def statuses(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId, Status]:
+    """What each row's status is shown as."""
+    return {one.row.id: one.status for one in _seen(ports, rows)}
 
 
 def _seen(ports: Ports, rows: Sequence[Execution]) -> Sequence[Seen]:
@@ -355,15 +433,19 @@ def _dispatched(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId,
 
 
 def _recurring(ports: Ports, job: Job) -> Recurring:
-    return Recurring(job=job, next_run_at=job.next_after(ports.clock.now()))
+    following = None if job.unreadable else job.next_after(ports.clock.now())
+    return Recurring(job=job, next_run_at=following)
 
 
 def _with_payload(ports: Ports, row: Execution, spec: Spec | None) -> Seen:
     (seen,) = _seen(ports, [row])
-    return replace(seen, payload=_payload(ports, row.payload_home, spec) if spec else None)
+    if spec is None:
+        return seen
+    payload = _payload(ports, row.payload_home, spec)
+    return replace(seen, payload=payload, payload_ref=spec.payload.ref)
 
 
-def _payload(ports: Ports, id: JobId, spec: Spec) -> str:
-    if spec.payload.text is not None:
+def _payload(ports: Ports, id: JobId, spec: Spec) -> str | None:
+    if spec.payload.text is not None or spec.payload.ref is not None:
         return spec.payload.text
     return ports.executions.get_payload(id, spec.payload.version)

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from lamplighter.core.buckets import ExecutionId, JobId, execution_of, from_ms, to_ms
-from lamplighter.core.errors import Conflict, VersionMoved, WrongVersion
+from lamplighter.core.errors import ChainMoved, Conflict, VersionMoved, WrongVersion
 from lamplighter.core.lifecycle import Event, State
-from lamplighter.core.model import Execution, Job, JobStatus, Owner
+from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Owner
 from lamplighter.core.outcome import ended
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import Ports, Refusal
-from lamplighter.services import inspect, slots
-from lamplighter.services.submit import keep_large_payload, look
+from lamplighter.services import admission, chain, endings, inspect, slots
+from lamplighter.services.submit import keep_large_payload, look, numbered
 
 _TRIES = 5
 # How far back an occurrence is looked for that has not ended: a try's longest time and a bit.
@@ -26,8 +26,11 @@ _EDITED = "its job was edited and plans it no more"
 def delete(ports: Ports, owner: Owner, id: JobId, *, request: bool = False) -> None:
     """Have the job never start again; doing it twice is fine.
 
-    What runs goes on. A one-off that runs is a Conflict, unless `request`: then its handler
-    is asked to stop, and its next beat sees that. Raises NotFound.
+    What runs goes on. A one-off that runs, or of which a replay does, is a Conflict, unless
+    `request`: then the handler is asked to stop, and its next beat sees that. What waits
+    beside the schedule is cancelled with the rest; for a one-off, whose definition is in each
+    row, that is all that stops it, so one that was asked for at this very moment may run.
+    Raises NotFound.
     """
     if execution_of(id) is not None:
         _delete_one_off(ports, owner, id, request=request)
@@ -37,10 +40,13 @@ def delete(ports: Ports, owner: Owner, id: JobId, *, request: bool = False) -> N
 
 def _delete_one_off(ports: Ports, owner: Owner, id: JobId, *, request: bool) -> None:
     for _ in range(_TRIES):
-        row = inspect.one_off_row(ports, owner, id)
-        if row.state is State.RUNNING and not request:
-            raise Conflict(reason=f"{row.id} is RUNNING; mode=request asks it to stop")
-        if row.is_final or _stop(ports, row, job_version=None):
+        rows = [inspect.one_off_row(ports, owner, id), *_beside_the_schedule(ports, id)]
+        running = next((row for row in rows if row.state is State.RUNNING), None)
+        if running is not None and not request:
+            raise Conflict(reason=f"{running.id} is RUNNING; mode=request asks it to stop")
+        # Each of them, whatever comes of the others.
+        stopped = [row.is_final or _stop(ports, row, job_version=None) for row in rows]
+        if all(stopped):
             return
     raise _too_fast(id)
 
@@ -53,6 +59,9 @@ def _delete_recurring(ports: Ports, owner: Owner, id: JobId, *, request: bool) -
         except VersionMoved:
             continue
         _stop_what_was_armed(ports, job, deleted, reason=_DELETED, request=request)
+        for row in _beside_the_schedule(ports, id):
+            if request or row.state is not State.RUNNING:
+                _stop(ports, row, job_version=deleted.version)
         return
     raise _too_fast(id)
 
@@ -110,7 +119,7 @@ def _revise(
 ) -> Revised:
     if execution_of(id) is not None:
         one_off = inspect.one_off_row(ports, owner, id)
-        raise Conflict(reason=f"{one_off.job_id} is a one-off: it can be deleted, no more")
+        raise Conflict(reason=f"{one_off.job_id} is a one-off: it is neither paused nor resumed")
     for _ in range(_TRIES):
         job = inspect.recurring_job(ports, owner, id)
         if job.status is JobStatus.DELETED:
@@ -123,7 +132,7 @@ def _revise(
         after = _numbered(job, changed, now=now)
         try:
             revised = _write(ports, job, after)
-        except VersionMoved:
+        except (VersionMoved, ChainMoved):
             continue
         in_flight = _stop_what_was_armed(ports, job, revised, reason=reason, request=False)
         return Revised(job=revised, in_flight=in_flight)
@@ -131,10 +140,10 @@ def _revise(
 
 
 def _numbered(before: Job, changed: Job, *, now: datetime) -> Job:
-    """The next version. A payload that changed gets its number: its item is never updated."""
+    """The next version, of a payload that changed with the number of its item."""
     version, spec = before.version + 1, changed.spec
     if spec.payload != before.spec.payload:
-        spec = replace(spec, payload=replace(spec.payload, version=version))
+        spec = replace(spec, payload=numbered(spec.payload, kept_until=None))
     return replace(changed, version=version, effective_from=now, spec=spec)
 
 
@@ -143,11 +152,16 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
 
     A slot whose row does not give way (its owner had cancelled it) is passed over.
     """
+    admission.check_growth(ports, before, after)
     keep_large_payload(ports, after.id, after.spec.payload, kept_until=None)
     slot = after.next_after(after.since)
+    is_chain = after.overlap is not OverlapPolicy.ALLOW
     for _ in range(_TRIES):
-        first = _first(after, slot)
-        answer = ports.jobs.revise(before, after, first=first)
+        end = chain.end_of(ports, before) if is_chain else chain.NO_END
+        first = _first(after, slot, end)
+        # What comes next follows the first occurrence; where there is none, the tail stays.
+        tail = before.tail if first is None else None
+        answer = _revise_once(ports, before, replace(after, tail=tail), first, end.armed)
         if isinstance(answer, Job):
             if first is not None:
                 look(ports, first, answer)
@@ -156,11 +170,22 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
     raise _too_fast(before.id)
 
 
-def _first(job: Job, slot: datetime | None) -> Execution | None:
+def _revise_once(
+    ports: Ports, before: Job, after: Job, first: Execution | None, armed: Execution | None
+) -> Job | Refusal:
+    quota = ports.quotas.of(before.owner)
+    return admission.counting_anew(
+        ports,
+        before.owner,
+        lambda: ports.jobs.revise(before, after, first=first, armed=armed, quota=quota),
+    )
+
+
+def _first(job: Job, slot: datetime | None, end: chain.End) -> Execution | None:
     if slot is None:
         return None
     directly = is_inside(job.run_at(slot), job.since)
-    return job.occurrence(slot, now=job.since, sent_directly=directly)
+    return job.occurrence(slot, now=job.since, sent_directly=directly, predecessor=end.last)
 
 
 def _stop_what_was_armed(
@@ -181,6 +206,15 @@ def _stop_what_was_armed(
     return [row.id for row in rows if row.state is State.RUNNING]
 
 
+def _beside_the_schedule(ports: Ports, id: JobId) -> Sequence[Execution]:
+    """Those of the latest that were run by hand, backfilled or replayed, and have not ended."""
+    ids = ports.executions.additional_of(id, before=None, limit=_MOST_SLOTS)
+    found = ports.executions.get_many(ids).values()
+    # That read is an eventual one, and what is written next depends on the row as it is.
+    read_again = (ports.executions.get(row.id) for row in found if not row.is_final)
+    return [row for row in read_again if row is not None and not row.is_final]
+
+
 def _too_fast(id: JobId) -> Conflict:
     return Conflict(reason=f"{id} changes faster than it can be written")
 
@@ -192,11 +226,8 @@ def _stop(ports: Ports, row: Execution, *, job_version: int | None, reason: str 
         return isinstance(ports.executions.request_cancel(row.id, now=now), Execution)
     cancelled = ended(row, Event.CANCEL, now=now, reason=reason)
     try:
-        answer = ports.executions.end(row, cancelled, job_version=job_version)
+        answer = endings.end(ports, row, cancelled, job_version=job_version)
     except VersionMoved:
         # Changed once more: whoever did that sees to what is armed.
         return False
-    if isinstance(answer, Refusal):
-        return False
-    ports.telemetry.finished(answer)
-    return True
+    return isinstance(answer, Execution)

@@ -20,20 +20,32 @@ def planned(
     Each as it was planned; whether there is a row of it has to be read. `due_before` goes on
     where an earlier walk ended: only what was due before then.
     """
-    until: datetime | None = None
-    for version in _newest_versions(ports, job):
-        if version.status is JobStatus.ACTIVE or version is job:
-            yield from _of_version(version, now=now, until=until, due_before=due_before)
-        until = version.since
+    replaced_at: datetime | None = None
+    for version in newest_versions(ports, job):
+        # A paused one plans nothing; a deleted one is the last that did.
+        if version.status is not JobStatus.PAUSED:
+            yield from _of_version(version, now=now, until=replaced_at, due_before=due_before)
+        replaced_at = version.since
 
 
 def of_version(job: Job, *, now: datetime) -> Iterator[datetime]:
     """One version's slots, from the last that can be armed at `now` back to its beginning.
 
     Whoever arms goes on until one slot lies beyond the line: no slot after that one has a row.
+    None of a version that cannot be read.
     """
+    return iter(()) if job.unreadable is not None else until(job, last_armable(job, now=now))
+
+
+def last_armable(job: Job, *, now: datetime) -> datetime:
+    """The first slot that lies beyond the line, or where it would."""
     end = line(now) + MARGIN
-    return _back_from((job.schedule.next(end) or end) + _TICK, job)
+    return job.schedule.next(end) or end
+
+
+def until(job: Job, slot: datetime) -> Iterator[datetime]:
+    """A version's slots from this one back to its beginning."""
+    return _back_from(slot + _TICK, job)
 
 
 def _of_version(
@@ -52,7 +64,8 @@ def _back_from(slot: datetime, job: Job) -> Iterator[datetime]:
         slot = earlier
 
 
-def _newest_versions(ports: Ports, job: Job) -> Iterator[Job]:
+def newest_versions(ports: Ports, job: Job) -> Iterator[Job]:
+    """The job as it is, then its earlier versions."""
     yield job
     before = job.version
     while before > 1:

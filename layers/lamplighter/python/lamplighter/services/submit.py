@@ -1,9 +1,9 @@
 """Accepting a job: durable before the answer, sent at once when it is due soon."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import (
@@ -12,12 +12,14 @@ from lamplighter.core.buckets import (
     execution_id,
     execution_of,
     from_ms,
+    hash_of,
     ms_up,
     one_off_job_id,
     recurring_job_id,
     shard_of,
     to_ms,
 )
+from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.errors import KeyReused, Rejected
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import (
@@ -25,15 +27,19 @@ from lamplighter.core.model import (
     Job,
     JobStatus,
     MisfirePolicy,
+    OverlapPolicy,
     Owner,
     Payload,
     Spec,
     Trigger,
 )
-from lamplighter.core.schedule import Schedule
+from lamplighter.core.schedule import Schedule, never_due
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import KeyRecord, Ports
-from lamplighter.services import timers
+from lamplighter.services import admission, inspect, payloads, timers
+
+# Of a hash of 70 bits: what is left every reader of JSON and DynamoDB's numbers keep exactly.
+_SPARE_BITS: Final = 18
 
 ScheduleMaker = Callable[[JobId, datetime], Schedule]
 """Makes a schedule once the job's id (its seed) and its creation (its anchor) are known."""
@@ -45,9 +51,13 @@ class NewJob:
 
     owner: Owner
     spec: Spec
+    named: payloads.Named | None = None
+    """Where the payload is kept, in place of the one in `spec`."""
     run_at: datetime | None = None
     schedule: ScheduleMaker | None = None
     misfire: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    catch_up: CatchUp = field(default_factory=CatchUp)
+    overlap: OverlapPolicy = OverlapPolicy.ALLOW
     name: str | None = None
     traceparent: str | None = None
 
@@ -90,19 +100,27 @@ def submit(
 ) -> Created | Replayed:
     """Make a job and its first execution; when this returns, it will run.
 
-    Raises Rejected for what can never run, KeyReused when the key came with another body
-    before, Unavailable when a service did not answer: then the job may exist, and only a key
-    lets the caller ask again without making two. A crash after the write leaves a row that
-    dispatch or, when it was due soon, the sweep sends.
+    Raises Rejected for what can never run, OverQuota for more than its owner may have, KeyReused
+    when the key came with another body before, Unavailable when a service did not answer: then
+    the job may exist, and only a key lets the caller ask again without making two. A crash after
+    the write leaves a row that dispatch or, when it was due soon, the sweep sends.
     """
     if key is not None and (known := ports.jobs.record_of(new.owner, key.key)):
         return _replay(ports, known, key)
+    new = _found(ports, new)
     now = _whole_ms(ports.clock.now())
-    created = _recurring(ports, new, now) if new.schedule else _one_off(ports, new, now)
+    planned = _recurring(ports, new, now) if new.schedule else _one_off(ports, new, now)
+    created = _admitted(ports, planned)
     until = None if created.job else kept_until(created.first.run_at)
     keep_large_payload(ports, created.job_id, new.spec.payload, kept_until=until)
     record = _record(new.owner, key, created, now) if key else None
-    known = ports.jobs.create(first=created.first, job=created.job, key=record)
+    known = admission.counting_anew(
+        ports,
+        new.owner,
+        lambda: ports.jobs.create(
+            first=created.first, job=created.job, key=record, quota=ports.quotas.of(new.owner)
+        ),
+    )
     if known is not None and key is not None:
         return _replay(ports, known, key)
     look(ports, created.first, created.job)
@@ -110,9 +128,28 @@ def submit(
     return created
 
 
+def _admitted(ports: Ports, planned: Created) -> Created:
+    if planned.job is not None:
+        return replace(planned, job=admission.admitted_job(ports, planned.job))
+    (first,) = admission.admitted(ports, [planned.first])
+    return replace(planned, first=first)
+
+
 def kept_until(run_at: datetime) -> datetime:
     """How long a payload is kept that is one execution's."""
     return run_at + limits.PAYLOAD_KEPT
+
+
+def numbered(payload: Payload, *, kept_until: datetime | None) -> Payload:
+    """A payload that takes another's place, by the number that its item goes by.
+
+    The number is of what is kept and for how long: an item is never updated, and of two edits
+    that race each has its own.
+    """
+    if payload.text is None or payload.is_inline:
+        return payload
+    until = 0 if kept_until is None else to_ms(kept_until)
+    return replace(payload, version=hash_of("payload", payload.text, until) >> _SPARE_BITS)
 
 
 def keep_large_payload(
@@ -128,12 +165,27 @@ def look(ports: Ports, first: Execution, job: Job | None) -> None:
     now = ports.clock.now()
     if not is_inside(first.run_at, now):
         return
-    links = [timers.Link(job=job, slot=first.scheduled_for)] if job else []
+    timers.keep_in_sight(ports, first, now)
+    links = [timers.link_of(job, first)] if job else []
     following = timers.arm_chains(ports, links, decided_at=now)
     timers.send(ports, [timers.outgoing(row) for row in (first, *following)])
 
 
+def _found(ports: Ports, new: NewJob) -> NewJob:
+    """The same with its payload by reference, if it names one."""
+    if new.named is None:
+        return new
+    payload = payloads.find(ports, new.owner, new.named)
+    return replace(new, spec=replace(new.spec, payload=payload), named=None)
+
+
 def _one_off(ports: Ports, new: NewJob, now: datetime) -> Created:
+    first = planned_one_off(ports, new, now)
+    return Created(job_id=first.job_id, job=None, first=first)
+
+
+def planned_one_off(ports: Ports, new: NewJob, now: datetime) -> Execution:
+    """The row of a one-off, not written yet; raises Rejected for a time that is too far ahead."""
     wanted = from_ms(ms_up(new.run_at)) if new.run_at else now
     if wanted > now + limits.MAX_HORIZON:
         raise Rejected(
@@ -145,7 +197,7 @@ def _one_off(ports: Ports, new: NewJob, now: datetime) -> Created:
     run_at = max(wanted, now)
     hash_bits = ports.chance.hash()
     id = execution_id(run_at, shard_of(hash_bits, ports.layout().shards), hash_bits)
-    first = Execution(
+    return Execution(
         id=id,
         job_id=one_off_job_id(id),
         owner=new.owner,
@@ -160,15 +212,13 @@ def _one_off(ports: Ports, new: NewJob, now: datetime) -> Created:
         sent_directly=is_inside(run_at, now),
         traceparent=new.traceparent,
     )
-    return Created(job_id=first.job_id, job=None, first=first)
 
 
-def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
+def defined(new: NewJob, *, id: JobId, now: datetime) -> Job:
+    """The first version of a recurring job, not written yet, as if it was created now."""
     if new.schedule is None:
         raise ValueError("a recurring job has a schedule")
-    hash_bits = ports.chance.hash()
-    id = recurring_job_id(now, shard_of(hash_bits, ports.layout().shards), hash_bits)
-    job = Job(
+    return Job(
         id=id,
         owner=new.owner,
         version=1,
@@ -176,12 +226,20 @@ def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
         spec=new.spec,
         schedule=new.schedule(id, now),
         misfire=new.misfire,
+        catch_up=new.catch_up,
+        overlap=new.overlap,
         created_at=now,
         name=new.name,
     )
+
+
+def _recurring(ports: Ports, new: NewJob, now: datetime) -> Created:
+    hash_bits = ports.chance.hash()
+    id = recurring_job_id(now, shard_of(hash_bits, ports.layout().shards), hash_bits)
+    job = defined(new, id=id, now=now)
     slot = job.next_after(now)
     if slot is None:
-        raise Rejected(field="schedule", value=new.name or "", reason="it never fires again")
+        raise never_due(job.schedule, after=now)
     first = job.occurrence(slot, now=now, sent_directly=is_inside(job.run_at(slot), now))
     return Created(job_id=id, job=job, first=first)
 
@@ -211,12 +269,16 @@ def _look_again(ports: Ports, job_id: JobId) -> None:
     one_off = execution_of(job_id)
     job = None if one_off else ports.jobs.get(job_id)
     first_id = one_off or (job and _first_of(job))
-    first = ports.executions.get(first_id) if first_id else None
+    first = inspect.latest_place(ports, first_id) if first_id else None
     if first is None or first.state is not State.SCHEDULED:
         return
-    # Later than that, an outage lies between: dispatch decides what runs for it, once.
-    if job is None or ports.clock.now() - first.run_at <= limits.MISFIRE_THRESHOLD:
+    now = ports.clock.now()
+    if job is None or now - first.run_at <= job.catch_up.threshold:
         look(ports, first, job)
+    else:
+        # An outage lies between: dispatch decides what runs for it, once, unless its write came
+        # so late that even the sweep has passed its place.
+        timers.keep_in_sight(ports, first, now)
 
 
 def _first_of(job: Job) -> ExecutionId | None:

@@ -8,21 +8,25 @@ ever out of sight (P7).
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from lamplighter.core.buckets import Position, before, body_of, check_position, minute_of, start_of
+from lamplighter.core.buckets import Position, before, body_of, minute_of, start_of
+from lamplighter.core.deadline import can_be_overdue, overdue
 from lamplighter.core.errors import LostLease
 from lamplighter.core.lease import Grant, Held, Kind, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
     BACKED_UP_MESSAGES,
+    CHECK_SCHEDULED_AGAIN,
     HELD_BACK,
     MARGIN,
     PARTITION_LEASE,
     SWEEP_AFTER,
 )
-from lamplighter.core.model import Execution, Pointer, PointerKind, Trigger
+from lamplighter.core.model import Execution, Job, Pointer, PointerKind, Trigger
+from lamplighter.core.outcome import ended
+from lamplighter.core.planning import supersedes
 from lamplighter.core.sweeping import Repair, visit
 from lamplighter.ports import Ports
-from lamplighter.services import timers
+from lamplighter.services import endings, timers
 from lamplighter.services.dispatch import pages
 
 
@@ -124,47 +128,75 @@ class _Backlog:
 
 def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
     now = ports.clock.now()
-    needed = visit(row, now)
-    if needed is None:
-        return
-    if isinstance(needed, Repair):
-        _repair(ports, row, held_back=backlog.holds(row, now))
-        ports.telemetry.recovered(row, reason=needed.reason)
-    ports.executions.point([_check(row, needed.again_at)])
+    blocker = ports.executions.get(row.blocker) if row.blocker and not row.is_final else None
+    needed = visit(row, now, blocker=blocker)
+    # Whoever sends a row directly arms the next one, and may have died between the two.
+    is_asked = row.follows_job and (can_be_overdue(row) or row.sent_directly)
+    job = ports.jobs.get(row.job_id) if is_asked else None
+    if _is_parked(row, job):
+        ports.telemetry.definition_unreadable(row.job_id, reason=f"{job and job.unreadable}")
+        again_at = needed.again_at if needed else now + CHECK_SCHEDULED_AGAIN
+        ports.executions.point([timers.check(row, again_at)])
+    elif needed is None:
+        if _go_on(ports, row, job):
+            ports.telemetry.recovered(row, reason="nothing followed it")
+    elif not _has_given_up(ports, row, job):
+        if isinstance(needed, Repair):
+            _repair(ports, row, job, held_back=backlog.holds(row, now))
+            ports.telemetry.recovered(row, reason=needed.reason)
+        ports.executions.point([timers.check(row, needed.again_at)])
 
 
-def _repair(ports: Ports, row: Execution, *, held_back: bool) -> None:
+def _is_parked(row: Execution, job: Job | None) -> bool:
+    """Whether what follows the row cannot be told, as long as its job's schedule is not read."""
+    if job is None or job.unreadable is None or row.trigger is not Trigger.SCHEDULE:
+        return False
+    return row.state is State.SCHEDULED or row.is_final
+
+
+def _go_on(ports: Ports, row: Execution, job: Job | None) -> bool:
+    """Arm what should follow the row in its job's chain; whether it did not."""
+    broken = _broken(ports, row, job)
+    following = timers.arm_chains(ports, broken, decided_at=ports.clock.now())
+    timers.send(ports, [timers.outgoing(one) for one in following])
+    return bool(broken)
+
+
+def _has_given_up(ports: Ports, row: Execution, job: Job | None) -> bool:
+    """Whether the row's deadline had passed before it was started, and it is final now."""
+    now = ports.clock.now()
+    late = overdue(row, job, now) if can_be_overdue(row) else None
+    if late is None:
+        return False
+    _go_on(ports, row, job)
+    after = ended(row, late.event, now=now, reason=late.reason)
+    return isinstance(endings.end(ports, row, after), Execution)
+
+
+def _repair(ports: Ports, row: Execution, job: Job | None, *, held_back: bool) -> None:
     """Arm the successor of what nobody ever sent, then send the row's message again (P2)."""
-    following = timers.arm_chains(ports, _broken(ports, row), decided_at=ports.clock.now())
+    following = timers.arm_chains(ports, _broken(ports, row, job), decided_at=ports.clock.now())
     rows = following if held_back else (row, *following)
     timers.send(ports, [timers.outgoing(one) for one in rows])
 
 
-def _broken(ports: Ports, row: Execution) -> Sequence[timers.Link]:
+def _broken(ports: Ports, row: Execution, job: Job | None) -> Sequence[timers.Link]:
     """The row's place in its job's chain, if the chain ends there though it should go on.
 
     Whoever passed the row armed the very next slot before (a row that was still SCHEDULED
     then was not missed), so when that is there, the chain is alive, and misfires are
     dispatch's to decide (P6).
     """
-    if row.state is not State.SCHEDULED or row.trigger is not Trigger.SCHEDULE:
+    is_unsent = row.state is State.SCHEDULED or row.sent_directly
+    if not is_unsent or row.trigger is not Trigger.SCHEDULE:
         return []
-    job = ports.jobs.get(row.job_id)
-    if job is None:
+    if job is None or job.unreadable is not None:
         return []
     slot = job.next_after(row.scheduled_for)
     if slot is None:
         return []
-    armed = ports.executions.get(job.occurrence_id(slot))
-    return [] if armed else [timers.Link(job=job, slot=row.scheduled_for)]
-
-
-def _check(row: Execution, at: datetime) -> Pointer:
-    return Pointer(
-        kind=PointerKind.CHECK,
-        position=check_position(row.id, at),
-        execution_id=row.id,
-        queue=row.queue,
-        at=at,
-        attempt=row.attempt,
-    )
+    planned = job.occurrence(slot, now=ports.clock.now(), sent_directly=False)
+    armed = ports.executions.get(planned.id)
+    # One that an earlier version left behind is no successor: the job's own takes its place.
+    is_alive = armed is not None and not supersedes(planned, armed)
+    return [] if is_alive else timers.links_of(job, row)

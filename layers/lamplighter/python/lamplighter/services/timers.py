@@ -8,20 +8,45 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lamplighter.core.buckets import retry_position
+from lamplighter.core.buckets import ExecutionId, check_position, retry_position
+from lamplighter.core.catch_up import CaughtUp
 from lamplighter.core.lifecycle import State
-from lamplighter.core.misfire import successor
-from lamplighter.core.model import Execution, Job, Message, Pointer, PointerKind
+from lamplighter.core.limits import CHECK_SCHEDULED_AGAIN, SWEEP_AFTER
+from lamplighter.core.misfire import Successor, successor
+from lamplighter.core.model import Execution, Job, Message, Pointer, PointerKind, Trigger
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import Outgoing, Ports
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A place in a job's chain: the slot whose successor has to exist."""
+    """A place in a job's chain: the slot, and its execution, whose successor has to exist."""
 
     job: Job
     slot: datetime
+    execution: ExecutionId
+    caught_up: CaughtUp | None
+
+
+def links_of(job: Job, row: Execution) -> Sequence[Link]:
+    """The place of a row in its job's chain, if it has one.
+
+    What the job does not plan any more has none: an edit left it behind, and what follows it
+    would be armed as if it did not meet what the job has run since. The job's own chain was
+    begun by the edit.
+    """
+    is_planned = row.trigger is Trigger.SCHEDULE and job.produces(row)
+    return [link_of(job, row)] if is_planned else []
+
+
+def link_of(job: Job, occurrence: Execution) -> Link:
+    """The place of an occurrence in its job's chain."""
+    return Link(
+        job=job,
+        slot=occurrence.scheduled_for,
+        execution=occurrence.id,
+        caught_up=occurrence.caught_up,
+    )
 
 
 def outgoing(execution: Execution, *, epoch: int = 0) -> Outgoing:
@@ -51,8 +76,18 @@ def inside(row: Execution, now: datetime) -> bool:
     return is_inside(row.run_at, now)
 
 
+def late(row: Execution, now: datetime) -> bool:
+    """Whether the sweep may have been where a row is about to be put, by one without a lease."""
+    return row.run_at <= now
+
+
 def arm_chains(
-    ports: Ports, links: Sequence[Link], *, decided_at: datetime, passed: Passed = inside
+    ports: Ports,
+    links: Sequence[Link],
+    *,
+    decided_at: datetime,
+    passed: Passed = inside,
+    swept: Passed = late,
 ) -> Sequence[Execution]:
     """Make each link's successors until one lies where dispatch has not been.
 
@@ -64,27 +99,48 @@ def arm_chains(
     first makes final what it passes over, then sends everything at once. A row that was there
     already and has been claimed or sent directly is left to itself, but its own successor is
     armed all the same.
+
+    A row whose place the sweep may have left behind gets a check first: should we die before
+    we send it, nothing else would come by it any more (P7).
     """
     due: list[Execution] = []
-    while links := [*_successors(links, decided_at)]:
+    while following := [*_successors(ports, links, decided_at)]:
         now = ports.clock.now()
-        made = ports.executions.put(
-            [link.job.occurrence(link.slot, now=now, sent_directly=False) for link in links]
-        )
+        planned = [_occurrence(link, slot, found, now) for link, slot, found in following]
+        if out_of_sight := [row for row in planned if swept(row, now)]:
+            again_at = now + CHECK_SCHEDULED_AGAIN
+            ports.executions.point([check(row, again_at) for row in out_of_sight])
+        made = ports.executions.put(planned)
         decided_at = ports.clock.now()
         behind = [
-            (link, row) for link, row in zip(links, made, strict=True) if passed(row, decided_at)
+            (link.job, row)
+            for (link, *_), row in zip(following, made, strict=True)
+            if passed(row, decided_at)
         ]
         due += [row for _, row in behind if row.state is State.SCHEDULED and not row.sent_directly]
-        links = [link for link, _ in behind]
+        links = [link_of(job, row) for job, row in behind]
     return due
 
 
-def _successors(links: Sequence[Link], decided_at: datetime) -> Iterator[Link]:
+def _successors(
+    ports: Ports, links: Sequence[Link], decided_at: datetime
+) -> Iterator[tuple[Link, datetime, Successor]]:
     for link in links:
-        following = successor(link.job, link.slot, decided_at)
-        if following is not None and following > link.slot:
-            yield Link(job=link.job, slot=following)
+        found = successor(link.job, link.slot, decided_at, caught_up=link.caught_up)
+        if found.passed_over is not None:
+            ports.telemetry.passed_over(link.job, found.passed_over)
+        if found.slot is not None and found.slot > link.slot:
+            yield link, found.slot, found
+
+
+def _occurrence(link: Link, slot: datetime, found: Successor, now: datetime) -> Execution:
+    return link.job.occurrence(
+        slot,
+        now=now,
+        sent_directly=False,
+        predecessor=link.execution,
+        caught_up=found.caught_up,
+    )
 
 
 def arm(ports: Ports, execution: Execution) -> None:
@@ -126,3 +182,21 @@ def pointed(pointer: Pointer, *, epoch: int = 0) -> Outgoing:
         epoch=epoch,
     )
     return Outgoing(queue=pointer.queue, message=message)
+
+
+def keep_in_sight(ports: Ports, row: Execution, now: datetime) -> None:
+    """Book a check of a row that may have been put where the sweep had been already (P7)."""
+    if now - row.run_at > SWEEP_AFTER:
+        ports.executions.point([check(row, now + CHECK_SCHEDULED_AGAIN)])
+
+
+def check(execution: Execution, at: datetime) -> Pointer:
+    """Has the sweep look at an execution then, or soon after; made twice, it is the same row."""
+    return Pointer(
+        kind=PointerKind.CHECK,
+        position=check_position(execution.id, at),
+        execution_id=execution.id,
+        queue=execution.queue,
+        at=at,
+        attempt=execution.attempt,
+    )

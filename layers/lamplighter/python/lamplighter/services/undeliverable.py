@@ -6,7 +6,7 @@ from lamplighter.core.limits import UNDELIVERABLE_AFTER, UNDELIVERABLE_LIMIT
 from lamplighter.core.model import Execution, Message
 from lamplighter.core.outcome import ended
 from lamplighter.ports import Ports, Refusal
-from lamplighter.services import timers
+from lamplighter.services import endings, timers
 
 
 def undeliverable(ports: Ports, message: Message) -> None:
@@ -25,7 +25,8 @@ def undeliverable(ports: Ports, message: Message) -> None:
         case Keep() if row is not None:
             _count(ports, row)
         case Drop() | Keep():
-            pass
+            if row is not None and row.is_final:
+                endings.wake(ports, row)
 
 
 def _count(ports: Ports, row: Execution) -> None:
@@ -46,10 +47,8 @@ def _count(ports: Ports, row: Execution) -> None:
 def _give_up(ports: Ports, row: Execution) -> None:
     reason = f"undeliverable: its message was returned {row.undeliverable} times"
     dead = ended(row, Event.DEAD_LETTER, now=ports.clock.now(), reason=reason)
-    answer = ports.executions.end(row, dead)
-    if isinstance(answer, Refusal):
+    answer = endings.end(ports, row, dead)
+    found = answer.found if isinstance(answer, Refusal) else None
+    if found is not None and not found.is_final:
         # It moved while we looked: somebody is at it, and its message must not be lost.
-        if answer.found is not None and not answer.found.is_final:
-            timers.arm(ports, answer.found)
-    else:
-        ports.telemetry.finished(answer)
+        timers.arm(ports, found)

@@ -57,7 +57,9 @@ def interposed(ports: Ports, hook: Hook) -> Ports:
         ports,
         executions=around("executions"),
         jobs=around("jobs"),
+        tally=around("tally"),
         control=around("control"),
+        payloads=around("payloads"),
         queue=around("queue"),
     )
 

@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 
+from lamplighter.core.buckets import ExecutionId, JobId, execution_of
 from lamplighter.core.lifecycle import FINAL, State
+from lamplighter.core.model import Execution, OverlapPolicy, Trigger
 from lamplighter.memory import MemoryWorld
 from lamplighter.sim.system import System
 
@@ -18,6 +21,25 @@ def violations(system: System) -> Iterator[str]:
     yield from _early(system)
     yield from _accepted_twice(system.world)
     yield from _dead_chains(system.world)
+    yield from _overlapping(system)
+    yield from _in_two_places(system)
+
+
+def _in_two_places(system: System) -> Iterator[str]:
+    """A one-off that was moved runs where its id leads, and nowhere else (P20)."""
+    rows = system.world.tables.executions
+    places: dict[JobId, list[Execution]] = {}
+    for row in rows.values():
+        if row.trigger is Trigger.ONE_OFF:
+            places.setdefault(row.job_id, []).append(row)
+    ran = {run.execution_id for run in system.runs}
+    for job, them in places.items():
+        first = rows[execution_of(job) or them[0].id]
+        last = rows[first.moved_to or first.id]
+        left = [row for row in them if row.id != last.id]
+        stray = [row.id for row in left if row.id in ran or row.moved_to is None]
+        if stray or last.moved_to is not None:
+            yield f"in two places: {job} leads to {last.id}, and there are {stray}"
 
 
 def _lost(world: MemoryWorld) -> Iterator[str]:
@@ -68,3 +90,17 @@ def _dead_chains(world: MemoryWorld) -> Iterator[str]:
     for job in world.tables.jobs.values():
         if job.next_after(world.now()) is not None and not armed[job.id]:
             yield f"dead chain: {job.id} has nothing armed"
+
+
+def _overlapping(system: System) -> Iterator[str]:
+    """Of a job that does not allow overlap, no two handlers run at once (P12–P16)."""
+    until: dict[JobId, tuple[datetime, ExecutionId]] = {}
+    for run in sorted(system.runs, key=lambda run: run.started_at):
+        job = system.world.tables.jobs.get(run.job_id)
+        if job is None or job.overlap is OverlapPolicy.ALLOW:
+            continue
+        ended_at, other = until.get(run.job_id, (run.started_at, run.execution_id))
+        if run.started_at < ended_at:
+            yield f"overlap: {run.execution_id} started {run.started_at}, {other} ran to {ended_at}"
+        ends = run.ended_at or system.world.now()
+        until[run.job_id] = max((ended_at, other), (ends, run.execution_id))

@@ -1,18 +1,23 @@
 """A running Lamplighter in virtual time: the tick, the partition work, workers, dead letters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lamplighter.core.buckets import ExecutionId, from_ms, to_ms
+from lamplighter.core.buckets import ExecutionId, JobId, from_ms, to_ms
 from lamplighter.core.lease import Kind, Work
+from lamplighter.core.limits import BEAT_EVERY
 from lamplighter.core.model import Token
-from lamplighter.core.outcome import Outcome, Succeeded
+from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.retry import Failure
+from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports, Received
 from lamplighter.services.dispatch import dispatch
-from lamplighter.services.execute import Claimed, process, shrink
+from lamplighter.services.execute import Claimed, begin, conclude, shrink
+from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.services.sweep import sweep
 from lamplighter.services.tick import tick
 from lamplighter.services.undeliverable import undeliverable
@@ -25,24 +30,53 @@ class Run:
     """One call of a handler."""
 
     execution_id: ExecutionId
+    job_id: JobId
     attempt: int
     token: Token
+    run_at: datetime
     due_at: datetime
+    """When its message was due: a try again, or a catch-up, later than its run_at."""
     started_at: datetime
+    ended_at: datetime | None = None
+    """When its handler returned or was stopped; None while it goes on."""
+
+
+@dataclass(kw_only=True)
+class _UnderWay:
+    """A handler that takes its time: `heartbeat.Handling`."""
+
+    claimed: Claimed
+    number: int
+    """Its place among the runs."""
+    until: datetime
+    next_beat: datetime
+    kept: ExitStack
+    why: Stop | None = None
+
+    def stop(self, why: Stop) -> None:
+        """Be asked to stop; the first reason stays."""
+        self.why = self.why or why
 
 
 @dataclass(kw_only=True)
 class System:
     """Drives the real services over a world, from event to event.
 
-    `handler` plays every task; it may move the clock to take its time.
+    `handler` plays every task. It takes as long as `lasts` says, beside everything else, with
+    a heartbeat; it stops when it is asked to.
     """
 
     world: MemoryWorld
     handler: Callable[[Claimed], Outcome] = lambda _: Succeeded(result="null")
     runs: list[Run] = field(default_factory=list)
     ticking: bool = True
+    lasts: Callable[[Claimed], timedelta] = lambda _: timedelta(0)
     _owners: int = 0
+    _under_way: list[_UnderWay] = field(default_factory=list)
+    _heartbeats: Heartbeats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._heartbeats = Heartbeats(self.ports)
 
     @property
     def ports(self) -> Ports:
@@ -60,6 +94,7 @@ class System:
             self.work()
             visible = self.world.queue.next_visible_at()
             now = min(next_tick, max(visible, self.world.now()) if visible else next_tick)
+            now = min([now, *(min(one.until, one.next_beat) for one in self._under_way)])
             if now > end:
                 break
             self.world.clock.move_to(now)
@@ -71,6 +106,7 @@ class System:
 
     def work(self) -> None:
         """Do all partition work that was handed out, and run all that is visible."""
+        self._go_on()
         while self.world.queue.work:
             self._do(self.world.queue.work.pop(0))
         while batch := self.world.queue.receive():
@@ -92,20 +128,71 @@ class System:
                 assert_never(other)
 
     def _process(self, received: Received) -> None:
-        process(self.ports, received, self.run, worker="worker")
+        claimed = begin(self.ports, received, worker="worker")
+        if not isinstance(claimed, Claimed):
+            return
+        lasts = self.lasts(claimed)
+        if lasts:
+            self._start(claimed, lasts)
+        else:
+            conclude(self.ports, claimed, self.run(claimed))
+
+    def _start(self, claimed: Claimed, lasts: timedelta) -> None:
+        now = self.world.now()
+        one = _UnderWay(
+            claimed=claimed,
+            number=len(self.runs),
+            until=now + lasts,
+            next_beat=now + BEAT_EVERY,
+            kept=ExitStack(),
+        )
+        one.kept.enter_context(self._heartbeats.watch(claimed, one))
+        self._under_way.append(one)
+        self._note(claimed, ended_at=None)
+
+    def _go_on(self) -> None:
+        """Beat for what is under way, and end what is over."""
+        self._heartbeats.tick()
+        now, under_way = self.world.now(), self._under_way
+        self._under_way = [one for one in under_way if one.why is None and one.until > now]
+        for one in under_way:
+            one.next_beat = now + BEAT_EVERY
+            if one.why is not None or one.until <= now:
+                self._end(one)
+
+    def _end(self, one: _UnderWay) -> None:
+        one.kept.close()
+        self.runs[one.number] = replace(self.runs[one.number], ended_at=self.world.now())
+        match one.why:
+            case None:
+                conclude(self.ports, one.claimed, self.handler(one.claimed))
+            case Stop.CANCELLED:
+                conclude(self.ports, one.claimed, Withdrawn(reason="cancelled on request"))
+            case Stop.TIMEOUT:
+                failure = Failure(kind=FailureKind.TIMEOUT, type="Timeout", message="too long")
+                conclude(self.ports, one.claimed, Failed(failure=failure))
+            case Stop.LOST_LEASE:
+                # Whatever it says would be refused.
+                pass
 
     def run(self, claimed: Claimed) -> Outcome:
-        """Play the task, and keep that it was called."""
+        """Play the task at once, and keep that it was called."""
+        self._note(claimed, ended_at=self.world.now())
+        return self.handler(claimed)
+
+    def _note(self, claimed: Claimed, *, ended_at: datetime | None) -> None:
         self.runs.append(
             Run(
                 execution_id=claimed.execution.id,
+                job_id=claimed.execution.job_id,
                 attempt=claimed.execution.attempt,
                 token=claimed.token,
+                run_at=claimed.execution.run_at,
                 due_at=claimed.received.message.due_at,
                 started_at=self.world.now(),
+                ended_at=ended_at,
             )
         )
-        return self.handler(claimed)
 
 
 def _next_minute(now: datetime) -> datetime:

@@ -6,7 +6,7 @@ from traceback import TracebackException
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from lamplighter.core.errors import Permanent, RateLimited
+from lamplighter.core.errors import Permanent, RateLimited, Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.tasks.masking import shortened
@@ -35,6 +35,16 @@ def failure_of(error: BaseException) -> Failure:
     # Survives an exception whose own __str__ raises.
     message = str(TracebackException(type(error), error, None))
     return failure(kind, type(error).__name__, message, retry_after=retry_after)
+
+
+def names_of(error: BaseException) -> tuple[str, ...]:
+    """What a retry policy may call an error: its class and that one's bases, the nearest first.
+
+    None of an error of ours, which says nothing of the task: a service did not answer.
+    """
+    if isinstance(error, Unavailable):
+        return ()
+    return tuple(kind.__name__ for kind in type(error).__mro__ if kind is not object)
 
 
 def invalid_payload(error: ValidationError) -> Failure:

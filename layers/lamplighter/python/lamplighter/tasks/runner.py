@@ -1,9 +1,9 @@
 """Calling a task's handler, and turning whatever comes of it into an outcome."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,13 +11,15 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
-from lamplighter.core.retry import Kind
+from lamplighter.core.outcome import Failed, Outcome, Refused, Succeeded, Withdrawn
+from lamplighter.core.retry import Failure, Kind
+from lamplighter.core.targets import NOBODY
 from lamplighter.ports import Clock
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.tasks.context import Context, Stopped, StopSignal
-from lamplighter.tasks.failures import failure, failure_of, invalid_payload
+from lamplighter.tasks.failures import failure, failure_of, invalid_payload, names_of
+from lamplighter.tasks.http import HttpAnswer, HttpCaller
 from lamplighter.tasks.registry import AnyTask, Registry
 
 # How long a handler may go on once it must stop; then it is taken for hung.
@@ -50,29 +52,45 @@ class Call:
 
 
 class TaskRunner:
-    """`execute.Runner` over a registry: any number of threads may call it at once."""
+    """`execute.Runner` over a registry: any number of threads may call it at once.
 
-    def __init__(self, tasks: Registry, heartbeats: Heartbeats, clock: Clock) -> None:
+    Without `http` it refuses what has an HTTP target, whoever asks for it.
+    """
+
+    def __init__(
+        self,
+        tasks: Registry,
+        heartbeats: Heartbeats,
+        clock: Clock,
+        *,
+        http: HttpCaller | None = None,
+    ) -> None:
         self._tasks = tasks
         self._heartbeats = heartbeats
         self._clock = clock
+        self._http = http or HttpCaller(NOBODY, clock)
         self._calls: dict[str, Call] = {}
         self._lock = threading.Lock()
 
     def __call__(self, claimed: Claimed) -> Outcome:
-        """Run the newest version of the execution's task in this thread.
+        """Run the newest version of the execution's task, or call its target, in this thread.
 
         KeyboardInterrupt passes: it is meant for the process, and leaves the try to the end of
         its lease. Everything else becomes an outcome.
         """
+        if (target := claimed.spec.target) is not None:
+            with self._call(claimed) as call:
+                context = self._context(claimed, call.signal)
+                return _outcome(lambda: _answered(self._http(target, claimed, context), call), call)
         task = self._tasks.newest(claimed.execution.task)
         if task is None:
-            # A worker with other tasks, or a newer one, may know it.
+            # A worker with other tasks, or a newer one, may know it: no policy's list names it.
             known = ", ".join(self._tasks.names)
             message = f"no task {claimed.execution.task!r} here; there are: {known}"
             return Failed(failure=failure(Kind.RETRYABLE, "UnknownTask", message))
         with self._call(claimed) as call:
-            return _outcome(task, self._context(claimed, call.signal), call)
+            outcome = _of_task(task, self._context(claimed, call.signal), call)
+        return outcome if isinstance(outcome, Refused) else replace(outcome, version=task.version)
 
     def hung(self) -> list[Call]:
         """The handlers that go on although they must stop: only the process's end stops them."""
@@ -107,18 +125,25 @@ class TaskRunner:
         )
 
 
-def _outcome(task: AnyTask, context: Context, call: Call) -> Outcome:
+def _of_task(task: AnyTask, context: Context, call: Call) -> Outcome:
     try:
         payload = task.parse(call.claimed.payload)
     except ValidationError as error:
         return Failed(failure=invalid_payload(error))
+    return _outcome(lambda: _returned(task(payload, context), call), call)
+
+
+def _outcome(run: Callable[[], Outcome], call: Call) -> Outcome:
     try:
-        value = task(payload, context)
+        return run()
     except Stopped as stopped:
         return _stopped(call.claimed, call.signal, str(stopped))
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a user's code raises
         return _raised(error, call)
-    return _returned(value, call)
+
+
+def _answered(answer: HttpAnswer | Failure, call: Call) -> Outcome:
+    return _failed(answer) if isinstance(answer, Failure) else _returned(answer, call)
 
 
 def _returned(value: object, call: Call) -> Outcome:
@@ -140,7 +165,7 @@ def _returned(value: object, call: Call) -> Outcome:
 def _raised(error: BaseException, call: Call) -> Outcome:
     raised = failure_of(error)
     if call.signal.why is None or raised.kind is Kind.PERMANENT:
-        return Failed(failure=raised)
+        return Failed(failure=raised, names=names_of(error))
     # A library that was interrupted by the stop raises whatever it likes.
     return _stopped(
         call.claimed, call.signal, f"the handler raised {raised.type}: {raised.message}"
@@ -154,6 +179,11 @@ def _stopped(
         return Withdrawn(reason="cancelled on request")
     if signal.asked_at(Stop.TIMEOUT) is None:
         # Not asked to stop, or with the lease lost: then the outcome is refused anyway.
-        return Failed(failure=failure(Kind.RETRYABLE, "Stopped", told))
+        return _failed(failure(Kind.RETRYABLE, "Stopped", told))
     message = f"ran longer than {claimed.spec.timeout.total_seconds():g} s; {told}"
-    return Failed(failure=failure(Kind.TIMEOUT, "TimedOut", message, retry_after=retry_after))
+    return _failed(failure(Kind.TIMEOUT, "TimedOut", message, retry_after=retry_after))
+
+
+def _failed(failure: Failure) -> Failed:
+    """A failure of the task that is known by its type alone."""
+    return Failed(failure=failure, names=(failure.type,))

@@ -41,7 +41,7 @@ _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class NotAllowedHere(LamplighterError):
-    """The shell task is switched on where it must not be."""
+    """Something is switched on that must not be in a deployed Lambda."""
 
 
 class ShellPayload(BaseModel):
@@ -75,7 +75,7 @@ def enable(tasks: Registry, *, owners: Collection[str], environ: Mapping[str, st
     """
     if not owners:
         return
-    if not _is_our_own_machine(environ):
+    if not is_our_own_machine(environ):
         raise NotAllowedHere(
             "LAMPLIGHTER_SHELL_OWNERS is set in a deployed Lambda, where no shell task may run"
         )
@@ -88,7 +88,7 @@ def enable(tasks: Registry, *, owners: Collection[str], environ: Mapping[str, st
         return run(payload, context, passed_on)
 
 
-def _is_our_own_machine(environ: Mapping[str, str]) -> bool:
+def is_our_own_machine(environ: Mapping[str, str]) -> bool:
     """A container or a laptop; and Lambda only where AWS is an emulator on this machine."""
     if "AWS_LAMBDA_FUNCTION_NAME" not in environ:
         return True

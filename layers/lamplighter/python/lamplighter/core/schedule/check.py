@@ -1,10 +1,11 @@
 """What is refused when a job is created, beyond what makes no sense at all."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import MIN_INTERVAL
+from lamplighter.core.limits import MAX_HORIZON, MIN_INTERVAL
 from lamplighter.core.schedule.days import DAY
 from lamplighter.core.schedule.expression import parse_cron
 from lamplighter.core.schedule.instants import format_instant
@@ -13,7 +14,7 @@ from lamplighter.core.schedule.model import Kind, Schedule
 
 
 def check(schedule: Schedule, *, now: datetime, min_interval: timedelta = MIN_INTERVAL) -> None:
-    """Refuse what repeats more often than allowed, or is never due after now.
+    """Refuse what repeats more often than allowed, begins too far ahead, or is never due after now.
 
     A single time is neither: whether a past one still runs is the caller's policy.
     """
@@ -24,9 +25,32 @@ def check(schedule: Schedule, *, now: datetime, min_interval: timedelta = MIN_IN
         apart = f"{min_interval.total_seconds():g} s"
         reason = f"repeats after {shortest.total_seconds():g} s, less than {apart}"
         raise Rejected(field=schedule.kind, value=schedule.text, reason=reason)
+    if schedule.start_at is not None and schedule.start_at > now + MAX_HORIZON:
+        reason = f"more than {MAX_HORIZON.days} days ahead"
+        raise Rejected(field="start_at", value=format_instant(schedule.start_at), reason=reason)
+    if not schedule.is_countable:
+        reason = "takes away so many that max_occurrences cannot be counted"
+        raise Rejected(field="except", value=list(schedule.except_), reason=reason)
     if schedule.next(now) is None:
-        reason = f"is never due after {format_instant(now)}"
-        raise Rejected(field=schedule.kind, value=schedule.text, reason=reason)
+        raise never_due(schedule, after=now)
+
+
+def never_due(schedule: Schedule, *, after: datetime) -> Rejected:
+    """The error for a schedule with no occurrence after an instant; it names what ends it."""
+    since = format_instant(after)
+    endless = replace(schedule, end_at=None)
+    if schedule.end_at is not None and (first := endless.next(after)) is not None:
+        reason = f"earlier than the first occurrence after {since}, {format_instant(first)}"
+        return Rejected(field="end_at", value=format_instant(schedule.end_at), reason=reason)
+    uncounted = replace(endless, max_occurrences=None)
+    if uncounted.next(after) is not None:
+        reason = f"all of them are over by {since}"
+        return Rejected(field="max_occurrences", value=schedule.max_occurrences, reason=reason)
+    if replace(uncounted, except_=()).next(after) is not None:
+        reason = f"takes away every occurrence after {since}"
+        return Rejected(field="except", value=list(schedule.except_), reason=reason)
+    reason = f"is never due after {since}"
+    return Rejected(field=schedule.kind, value=schedule.text, reason=reason)
 
 
 def shortest_interval(schedule: Schedule) -> timedelta:

@@ -43,7 +43,10 @@ def rate_timeline(
         reason = "counts calendar days from start_at, and there is none"
         raise Rejected(field="rate", value=text, reason=reason)
     label = anchor + zone.offset_at(anchor)
-    walls = EveryWalls(label, interval.length, is_excluded=exclusions.cover)
+    free = exclusions.days_free_at(label) if exclusions else None
+    if free is not None and free.is_empty:
+        raise _nothing_left(exclusions)
+    walls = EveryWalls(label, interval.length, free=free)
     return WallTimeline(walls=walls, zone=zone, policy=dst)
 
 

@@ -24,9 +24,12 @@ from lamplighter.core.schedule.months import (
 
 DAY: Final = timedelta(days=1)
 _MINUTE: Final = timedelta(minutes=1)
-_LAST_DAY: Final = END - DAY
+# A day on either side of the years: local time is up to a day off UTC.
+_FIRST_DAY: Final = FIRST - DAY
+_LAST_DAY: Final = END
 # 28 years in a row without a century among them: each of the fourteen kinds of year is there.
 _EVERY_KIND_OF_YEAR: Final = range(2001, 2029)
+_EVERY_YEAR: Final = range(SCHEDULE_FIRST_YEAR, SCHEDULE_LAST_YEAR + 1)
 
 Times = tuple[timedelta, ...]
 """Times of day, ascending, as the time since midnight."""
@@ -40,7 +43,7 @@ class DayPlan(NamedTuple):
 
 
 class Days(Protocol):
-    """Planned days in calendar order, within the years 1970–2199."""
+    """Planned days in calendar order, from 1969-12-31 to 2200-01-01."""
 
     def on_or_after(self, midnight: datetime) -> DayPlan | None:
         """The first planned day from that one on."""
@@ -61,7 +64,7 @@ class PlainDays:
         self._croniter = croniter(_croniter_text(rule), 0, datetime, day_or=not rule.both)
 
     def on_or_after(self, midnight: datetime) -> DayPlan | None:
-        return self._search(max(midnight, FIRST) - _MINUTE, is_prev=False)
+        return self._search(max(midnight, _FIRST_DAY) - _MINUTE, is_prev=False)
 
     def on_or_before(self, midnight: datetime) -> DayPlan | None:
         return self._search(min(midnight, _LAST_DAY) + _MINUTE, is_prev=True)
@@ -75,7 +78,7 @@ class PlainDays:
         except CroniterBadDateError:  # none for fifty years
             return None
         midnight = found.replace(tzinfo=UTC)
-        return DayPlan(midnight, self._times) if FIRST <= midnight < END else None
+        return DayPlan(midnight, self._times) if _FIRST_DAY <= midnight <= _LAST_DAY else None
 
 
 class Remembered:
@@ -128,59 +131,90 @@ class MonthTable:
         self._times = times
         self._cuts = cuts
         self._holidays = holidays
-        self._times_left: dict[tuple[int, ...], Times] = {}
-        self._table: dict[Month, tuple[tuple[int, Times], ...]] = {}
+        self._has_years = any(rule.years is not None for rule, _ in cuts)
+        self._whole = frozenset(
+            number for number, (_, gone) in enumerate(cuts) if gone.issuperset(times)
+        )
+        self._in_force: dict[int, frozenset[int]] = {}
+        self._cut_days: dict[Month, tuple[tuple[int, frozenset[int]], ...]] = {}
+        self._times_left: dict[frozenset[int], Times] = {}
+        self._table: dict[tuple[Month, frozenset[int]], tuple[tuple[int, Times], ...]] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether no year has a planned day (holidays aside: they are finitely many)."""
+        kinds = _EVERY_YEAR if self._has_years else _EVERY_KIND_OF_YEAR
         return not any(
-            self._month(Month.of(year, month))
-            for year in self._rule.years or _EVERY_KIND_OF_YEAR
+            self._month(year, month)
+            for year in self._rule.years or kinds
             for month in self._rule.months
         )
 
     def on_or_after(self, midnight: datetime) -> DayPlan | None:
-        midnight = max(midnight, FIRST)
+        midnight = max(midnight, _FIRST_DAY)
         first = midnight.date()
         months = (
             (year, month)
-            for year in range(first.year, SCHEDULE_LAST_YEAR + 1)
+            for year in range(first.year, _LAST_DAY.year + 1)
             for month in range(first.month if year == first.year else 1, 13)
         )
-        return next((p for p in self._plans(months, 1) if p.midnight >= midnight), None)
+        plan = next((p for p in self._plans(months, 1) if p.midnight >= midnight), None)
+        return plan if plan is not None and plan.midnight <= _LAST_DAY else None
 
     def on_or_before(self, midnight: datetime) -> DayPlan | None:
         midnight = min(midnight, _LAST_DAY)
         last = midnight.date()
         months = (
             (year, month)
-            for year in range(last.year, SCHEDULE_FIRST_YEAR - 1, -1)
+            for year in range(last.year, _FIRST_DAY.year - 1, -1)
             for month in range(last.month if year == last.year else 12, 0, -1)
         )
-        return next((p for p in self._plans(months, -1) if p.midnight <= midnight), None)
+        plan = next((p for p in self._plans(months, -1) if p.midnight <= midnight), None)
+        return plan if plan is not None and plan.midnight >= _FIRST_DAY else None
 
     def _plans(self, months: Iterator[tuple[int, int]], step: int) -> Iterator[DayPlan]:
         years = self._rule.years
         for year, month in months:
             if years is not None and year not in years:
                 continue
-            for day, times in self._month(Month.of(year, month))[::step]:
+            for day, times in self._month(year, month)[::step]:
                 if date(year, month, day) not in self._holidays:
                     yield DayPlan(datetime(year, month, day, tzinfo=UTC), times)
 
-    def _month(self, month: Month) -> tuple[tuple[int, Times], ...]:
-        if month not in self._table:
-            cuts = [rule.days_in(month) for rule, _ in self._cuts]
+    def _month(self, year: int, number: int) -> tuple[tuple[int, Times], ...]:
+        """The planned days of a month of the calendar, with the times that are left of each."""
+        month, in_force = Month.of(year, number), self._cuts_of(year)
+        if (month, in_force) not in self._table:
             planned = (
-                (day, self._left(tuple(number for number, days in enumerate(cuts) if day in days)))
+                (day, self._left(cuts & in_force)) for day, cuts in self._days_and_cuts(month)
+            )
+            self._table[month, in_force] = tuple((day, times) for day, times in planned if times)
+        return self._table[month, in_force]
+
+    def _cuts_of(self, year: int) -> frozenset[int]:
+        """The cuts, by number, that know a year: those that name none know all."""
+        if year not in self._in_force:
+            self._in_force[year] = frozenset(
+                number
+                for number, (rule, _) in enumerate(self._cuts)
+                if rule.years is None or year in rule.years
+            )
+        return self._in_force[year]
+
+    def _days_and_cuts(self, month: Month) -> tuple[tuple[int, frozenset[int]], ...]:
+        """The days of the rule, each with the cuts whose day it is in a year that they know."""
+        if month not in self._cut_days:
+            cuts = [rule.days_in(month) for rule, _ in self._cuts]
+            self._cut_days[month] = tuple(
+                (day, frozenset(number for number, days in enumerate(cuts) if day in days))
                 for day in sorted(self._rule.days_in(month))
             )
-            self._table[month] = tuple((day, times) for day, times in planned if times)
-        return self._table[month]
+        return self._cut_days[month]
 
-    def _left(self, active: tuple[int, ...]) -> Times:
+    def _left(self, active: frozenset[int]) -> Times:
         """The times of a day on which these cuts, by number, take theirs away."""
+        if active & self._whole:
+            return ()
         if active not in self._times_left:
             gone = frozenset[timedelta]().union(*(self._cuts[number][1] for number in active))
             self._times_left[active] = tuple(time for time in self._times if time not in gone)

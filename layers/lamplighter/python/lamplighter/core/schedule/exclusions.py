@@ -9,8 +9,9 @@ from typing import Final
 
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import MAX_EXCLUSIONS
-from lamplighter.core.schedule.days import MonthTable, Times
+from lamplighter.core.schedule.days import DAY, MonthTable, Times
 from lamplighter.core.schedule.expression import Dialect, Expression, checked_text, parse_cron
+from lamplighter.core.schedule.instants import END, FIRST
 from lamplighter.core.schedule.months import DayRule
 from lamplighter.core.schedule.walls import CronWalls
 
@@ -34,6 +35,11 @@ class Exclusions:
         cuts = [(each.rule, frozenset(each.times)) for each in self.expressions]
         return MonthTable(rule, times, cuts=cuts, holidays=self.dates)
 
+    def days_free_at(self, label: datetime) -> MonthTable:
+        """The days on which a label's minute is not taken away."""
+        time = timedelta(hours=label.hour, minutes=label.minute)
+        return self.apply_to(DayRule(), (time,))
+
     @cached_property
     def left_over(self) -> CronWalls:
         """Every minute that is not taken away."""
@@ -48,10 +54,14 @@ class Exclusions:
     def _days_left(self) -> MonthTable:
         return self.apply_to(DayRule(), _EVERY_MINUTE)
 
-    def cover(self, label: datetime) -> bool:
-        """Whether the minute of a wall-clock label is taken away."""
+    def first_free(self, label: datetime, *, descending: bool = False) -> datetime | None:
+        """The start of the nearest minute, in that direction, that is not taken away.
+
+        It is the label's own minute, if that is not; None if no minute is left.
+        """
         minute = label.replace(second=0, microsecond=0)
-        return bool(self) and next(self.left_over.between(minute, minute + _MINUTE), None) is None
+        lo, hi = (FIRST - DAY, minute + _MINUTE) if descending else (minute, END + DAY)
+        return next(self.left_over.between(lo, hi, descending=descending), None)
 
 
 def texts_of(value: object) -> tuple[str, ...]:

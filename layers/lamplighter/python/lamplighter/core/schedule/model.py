@@ -1,16 +1,16 @@
 """Schedule: when a job is due, as one frozen value; an invalid one cannot be made."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import islice
-from typing import Final, NotRequired, TypedDict, assert_never, cast
+from typing import Final, NamedTuple, NotRequired, TypedDict, assert_never, cast
 
-from lamplighter.core.errors import Rejected
-from lamplighter.core.limits import MAX_FLEXIBLE_WINDOW, MAX_OCCURRENCES
+from lamplighter.core.errors import Rejected, Unreadable
+from lamplighter.core.limits import MAX_COUNTING_MISSES, MAX_FLEXIBLE_WINDOW, MAX_OCCURRENCES
 from lamplighter.core.schedule.compile import at_timeline, cron_timeline, rate_timeline
 from lamplighter.core.schedule.dst import DstFold, DstGap, DstPolicy
 from lamplighter.core.schedule.exclusions import Exclusions, parse_exclusions
@@ -48,6 +48,7 @@ Record = TypedDict(
         "start_at": NotRequired[str],
         "end_at": NotRequired[str],
         "max_occurrences": NotRequired[int],
+        "last_at": NotRequired[str],
         "flexible_window_ms": NotRequired[int],
         "except": NotRequired[list[str]],
         "seed": NotRequired[str],
@@ -85,8 +86,12 @@ class Schedule:
     anchor: datetime | None = None
     """What an interval is counted from when there is no `start_at`: the job's creation."""
     zones: ZoneDatabase = field(default=PINNED, repr=False)
+    last_at: InitVar[datetime | None] = None
+    """The last of `max_occurrences`, where it was counted before; `replace` has it counted anew."""
+    _known_last: datetime | None = field(init=False, repr=False, compare=False, default=None)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, last_at: datetime | None) -> None:
+        object.__setattr__(self, "_known_last", last_at)
         if self.kind is Kind.AT:
             self._refuse_repetition()
         if self.start_at and self.end_at and self.start_at > self.end_at:
@@ -122,6 +127,12 @@ class Schedule:
             seed=record.get("seed", ""),
             anchor=_instant("anchor", record.get("anchor")),
             zones=zones,
+            # Another release of the zones may have it elsewhere.
+            last_at=(
+                _instant("last_at", record.get("last_at"))
+                if record.get("tzdb") == zones.version
+                else None
+            ),
         )
 
     def to_record(self) -> Record:
@@ -136,6 +147,7 @@ class Schedule:
             "start_at": self.start_at and format_instant(self.start_at),
             "end_at": self.end_at and format_instant(self.end_at),
             "max_occurrences": self.max_occurrences,
+            "last_at": (last := self.last) and format_instant(last),
             "flexible_window_ms": self.flexible_window // _MILLISECOND or None,
             "except": list(self.except_) or None,
             "seed": self.seed or None,
@@ -150,12 +162,18 @@ class Schedule:
 
     def previous(self, before: datetime) -> datetime | None:
         """The last occurrence strictly before an instant."""
+        return next(self.occurrences_before(before), None)
+
+    def occurrences_before(self, before: datetime) -> Iterator[datetime]:
+        """All occurrences strictly before an instant, the latest first."""
         end = min(_clamped(before), self._end)
-        return next(self.timeline.between(self.begins_at, end, descending=True), None)
+        return self.timeline.between(self.begins_at, end, descending=True)
 
     def occurrences(self, after: datetime) -> Iterator[datetime]:
         """All occurrences strictly after an instant, in order."""
-        return self.timeline.between(max(_clamped(after) + TICK, self.begins_at), self._end)
+        # Before the first year there is nothing to be after: its first instant may be due.
+        start = FIRST if _is_before_all(after) else _clamped(after) + TICK
+        return self.timeline.between(max(start, self.begins_at), self._end)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The occurrences from `start` on and before `end`, in order."""
@@ -213,8 +231,20 @@ class Schedule:
     @property
     def _end(self) -> datetime:
         end = self.end_at + TICK if self.end_at else END
-        last = _last_counted(self) if self.max_occurrences is not None else None
+        last = self.last
         return min(end, last + TICK) if last else end
+
+    @property
+    def last(self) -> datetime | None:
+        """The last of `max_occurrences`; None where they are not limited, or not so many."""
+        if self.max_occurrences is None:
+            return None
+        return self._known_last or _count(self).last
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether the end of `max_occurrences` is known, rather than too costly to find."""
+        return self.max_occurrences is None or bool(self._known_last) or _count(self).is_complete
 
     def _refuse_repetition(self) -> None:
         repeating = {
@@ -236,11 +266,73 @@ class Schedule:
             raise Rejected(field="max_occurrences", value=count, reason=reason)
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnreadableSchedule(Schedule):
+    """What is stored of a schedule that this release of the grammar or the zones cannot read.
+
+    It can be shown, kept and replaced; whatever asks it for an occurrence gets Unreadable.
+    """
+
+    stored: str
+    """The record, as JSON text."""
+    reason: str
+
+    def __post_init__(self, last_at: datetime | None) -> None:
+        """Nothing of it is checked: it was accepted once."""
+
+    def to_record(self) -> Record:
+        record: Record = json.loads(self.stored)
+        return record
+
+    def run_at(self, occurrence: datetime) -> datetime:
+        del occurrence
+        raise Unreadable(self.reason)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        raise Unreadable(self.reason)
+
+
+def read_record(record: Record) -> Schedule:
+    """The schedule of a record, or what can be told of one that cannot be read any more."""
+    try:
+        return Schedule.from_record(record)
+    except (Rejected, KeyError, TypeError, ValueError) as error:
+        kind = record.get("kind")
+        return UnreadableSchedule(
+            kind=Kind.RATE if kind == Kind.RATE.value else Kind.CRON,
+            text=str(record.get("text")),
+            timezone=str(record.get("timezone")),
+            seed=str(record.get("seed", "")),
+            stored=json.dumps(record),
+            reason=f"its schedule cannot be read: {error}",
+        )
+
+
+class _Count(NamedTuple):
+    """The last of `max_occurrences`, and whether None means that there are not so many."""
+
+    last: datetime | None
+    is_complete: bool = True
+
+
 @lru_cache(maxsize=1024)
-def _last_counted(schedule: Schedule) -> datetime | None:
-    """The last of `max_occurrences`; None if there are not so many."""
-    counted = schedule.timeline.between(schedule.begins_at, END)
-    return next(islice(counted, (schedule.max_occurrences or 1) - 1, None), None)
+def _count(schedule: Schedule) -> _Count:
+    due = missed = 0
+    for instant in schedule.timeline.tries(schedule.begins_at, END):
+        if instant is None:
+            missed += 1
+        else:
+            due += 1
+        if due == schedule.max_occurrences:
+            return _Count(instant)
+        if missed > MAX_COUNTING_MISSES:
+            return _Count(None, is_complete=False)
+    return _Count(None)
+
+
+def _is_before_all(moment: datetime) -> bool:
+    return moment.tzinfo is not None and moment < FIRST
 
 
 def _clamped(moment: datetime) -> datetime:

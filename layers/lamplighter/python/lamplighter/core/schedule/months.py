@@ -3,6 +3,7 @@
 import calendar
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 _WEEK: Final = 7
@@ -20,6 +21,7 @@ class Month(NamedTuple):
     length: int
 
     @classmethod
+    @lru_cache(maxsize=4096)  # all there are, from 1970 to 2199
     def of(cls, year: int, month: int) -> "Month":
         """The month of a calendar year."""
         monday_is_0, length = calendar.monthrange(year, month)

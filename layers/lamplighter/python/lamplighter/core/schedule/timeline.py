@@ -7,14 +7,15 @@ from typing import Final, Protocol
 
 from lamplighter.core.schedule.dst import ELAPSED, DstPolicy, instants
 from lamplighter.core.schedule.exclusions import Exclusions
-from lamplighter.core.schedule.instants import END, FIRST
+from lamplighter.core.schedule.instants import END, FIRST, TICK
 from lamplighter.core.schedule.walls import Walls
 from lamplighter.core.schedule.zones import Zone
 
 _MINUTE: Final = timedelta(minutes=1)
 # A rate can keep missing the minutes that its exclusions leave (each half hour, against all
-# but the whole ones). This often in a row and it counts as ended.
-_MAX_MISSES: Final = 1000
+# but the whole ones). This often in a row and it counts as ended: more often than any rate of
+# whole minutes misses one minute of the day, the others taken away, before it meets it.
+_MAX_MISSES: Final = 3000
 
 
 class Timeline(Protocol):
@@ -24,6 +25,10 @@ class Timeline(Protocol):
         self, start: datetime, end: datetime, *, descending: bool = False
     ) -> Iterator[datetime]:
         """The instants from `start` on and before `end`, each once, in order."""
+        ...
+
+    def tries(self, start: datetime, end: datetime) -> Iterator[datetime | None]:
+        """The same, with None for each step of the search that led to no instant."""
         ...
 
 
@@ -40,6 +45,9 @@ class WallTimeline:
     ) -> Iterator[datetime]:
         return instants(self.walls, self.zone, self.policy, start, end, descending=descending)
 
+    def tries(self, start: datetime, end: datetime) -> Iterator[datetime | None]:
+        return self.between(start, end)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RateTimeline:
@@ -53,19 +61,33 @@ class RateTimeline:
     def between(
         self, start: datetime, end: datetime, *, descending: bool = False
     ) -> Iterator[datetime]:
-        instant = self._last_before(end) if descending else self._first_from(start)
         misses = 0
-        while start <= instant < end and misses < _MAX_MISSES:
-            if not self._is_excluded(instant):
+        for instant in self._tries(start, end, descending=descending):
+            misses = misses + 1 if instant is None else 0
+            if misses > _MAX_MISSES:
+                return
+            if instant is not None:
                 yield instant
-                misses = 0
-                instant += -self.interval if descending else self.interval
-                continue
-            misses += 1
+
+    def tries(self, start: datetime, end: datetime) -> Iterator[datetime | None]:
+        return self._tries(start, end, descending=False)
+
+    def _tries(
+        self, start: datetime, end: datetime, *, descending: bool
+    ) -> Iterator[datetime | None]:
+        instant = self._last_before(end) if descending else self._first_from(start)
+        while start <= instant < end:
             free = self._nearest_free(instant, start, end, descending=descending)
             if free is None:
                 return
-            instant = self._last_before(free + _MINUTE) if descending else self._first_from(free)
+            if free == instant:
+                yield instant
+                instant += -self.interval if descending else self.interval
+            else:
+                yield None
+                instant = (
+                    self._last_before(free + _MINUTE) if descending else self._first_from(free)
+                )
 
     def _first_from(self, start: datetime) -> datetime:
         return self.anchor - (self.anchor - start) // self.interval * self.interval
@@ -73,20 +95,29 @@ class RateTimeline:
     def _last_before(self, end: datetime) -> datetime:
         return self._first_from(end) - self.interval
 
-    def _is_excluded(self, instant: datetime) -> bool:
-        return bool(self.exclusions) and self.exclusions.cover(
-            instant + self.zone.offset_at(instant)
-        )
-
     def _nearest_free(
         self, instant: datetime, start: datetime, end: datetime, *, descending: bool
     ) -> datetime | None:
-        """The start of the nearest minute that no exclusion takes, in the direction of travel."""
+        """The instant, if no exclusion takes it; else the start of the nearest minute that is left.
+
+        Nearest is meant in the direction of travel; None if there is none up to the bound.
+        """
+        if not self.exclusions:
+            return instant
+        offset = self.zone.offset_at(instant)
+        label = instant + offset
+        free = self.exclusions.first_free(label, descending=descending)
+        if free is None:
+            return None
+        if free <= label < free + _MINUTE:
+            return instant
+        lo, hi = sorted((free - offset, instant))
+        if next(self.zone.changes(lo - _MINUTE, hi + TICK), None) is None:
+            return free - offset
+        # The clocks change on the way, and may show another free minute before that one.
         lo, hi = (start - _MINUTE, instant) if descending else (instant, end)
-        free = instants(
-            self.exclusions.left_over, self.zone, ELAPSED, lo, hi, descending=descending
-        )
-        return next(free, None)
+        left = self.exclusions.left_over
+        return next(instants(left, self.zone, ELAPSED, lo, hi, descending=descending), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +132,9 @@ class SingleTimeline:
         del descending  # one instant has one order
         if start <= self.instant < end:
             yield self.instant
+
+    def tries(self, start: datetime, end: datetime) -> Iterator[datetime | None]:
+        return self.between(start, end)
 
 
 def resolve(label: datetime, zone: Zone, policy: DstPolicy) -> datetime | None:

@@ -5,7 +5,7 @@ gaps or folds; `dst` turns them into instants.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -51,25 +51,45 @@ class CronWalls:
 
 
 class EveryWalls:
-    """One label each so many days of the calendar, forwards and backwards from one of them."""
+    """One label each so many days of the calendar, forwards and backwards from one of them.
 
-    def __init__(
-        self, label: datetime, step: timedelta, *, is_excluded: Callable[[datetime], bool]
-    ) -> None:
+    Those that fall on a day that `free` does not have are left out.
+    """
+
+    def __init__(self, label: datetime, step: timedelta, *, free: Days | None) -> None:
         self._label = label
         self._step = step
-        self._is_excluded = is_excluded
+        self._free = None if free is None else Remembered(free)
 
     def between(
         self, first: datetime, last: datetime, *, descending: bool = False
     ) -> Iterator[datetime]:
-        numbers = range(
-            -((self._label - first) // self._step), -((self._label - last) // self._step)
-        )
-        for number in reversed(numbers) if descending else numbers:
-            label = self._label + number * self._step
-            if not self._is_excluded(label):
-                yield label
+        low, high = self._number_from(first), self._number_from(last) - 1
+        number: int | None = high if descending else low
+        while number is not None and low <= number <= high:
+            near = self._nearest(number, descending=descending)
+            if near == number:
+                yield self._label + number * self._step
+                near += -1 if descending else 1
+            number = near
+
+    def _nearest(self, number: int, *, descending: bool) -> int | None:
+        """The label itself if its day is free, else the next worth a look; None if none is."""
+        label = self._label + number * self._step
+        if self._free is None:
+            return number
+        day = _midnight(label)
+        plan = self._free.on_or_before(day) if descending else self._free.on_or_after(day)
+        if plan is None:
+            return None
+        there = self._label + (plan.midnight - day) + number * self._step
+        if descending:
+            return (there - self._label) // self._step
+        return self._number_from(there)
+
+    def _number_from(self, label: datetime) -> int:
+        """Of the first label that is not before that one."""
+        return -((self._label - label) // self._step)
 
 
 def _midnight(label: datetime) -> datetime:

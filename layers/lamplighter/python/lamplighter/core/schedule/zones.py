@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from lamplighter.core.errors import Rejected
-from lamplighter.core.schedule.instants import FIRST
+from lamplighter.core.schedule.instants import FIRST, TICK
 
 # No zone has changed its offset twice within a week since 1969 (the closest, in Brazil and in
 # Palestine, are seven days apart; a test walks all zones), so looking every third day sees each
@@ -83,7 +83,8 @@ class Zone:
         yield Span(start, end, before, offset, offset)
 
     def _spans_down(self, start: datetime, end: datetime) -> Iterator[Span]:
-        after = offset = self.offset_at(end)
+        # A change at the very end is not yet in force before it.
+        after = offset = self.offset_at(end - TICK)
         for change in self.changes(start, end, descending=True):
             yield Span(change.at, end, change.before, offset, after)
             end, offset, after = change.at, change.before, offset

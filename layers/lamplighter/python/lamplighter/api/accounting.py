@@ -1,0 +1,189 @@
+"""The completeness ledger of a job, and the load to come, over HTTP."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from lamplighter.api import cursors, documents
+from lamplighter.api.requests import Query
+from lamplighter.core.buckets import JobId, from_ms, parse_job_id, to_ms
+from lamplighter.core.completeness import Outcome
+from lamplighter.core.errors import Rejected
+from lamplighter.core.forecast import assess
+from lamplighter.core.limits import (
+    FORECAST_BY_DEFAULT,
+    FORECAST_MAX_RANGE,
+    FORECAST_MOST_PER_SECOND,
+    FORECAST_PER_SECOND,
+    LEDGER_BY_DEFAULT,
+    LEDGER_MAX_RANGE,
+)
+from lamplighter.core.model import Owner
+from lamplighter.core.schedule import format_instant, parse_instant
+from lamplighter.ports import Ports
+from lamplighter.services.completeness import Account, Open, Place, account
+from lamplighter.services.forecast import forecast
+
+_SECOND: Final = timedelta(seconds=1)
+_HOUR: Final = timedelta(hours=1)
+_NUMBER: Final = re.compile(r"\d{1,7}(\.\d{1,3})?", re.ASCII)
+_NONE: Final = "-"
+# Version; before; the later slot; how many are open, how many of them below, the last of them;
+# how far was looked above. Seven days of a slot a second have six digits.
+_PLACE: Final = re.compile(
+    r"([1-9]\d{0,8})\.(\d{1,13})\.(\d{1,13}|-)\.(?:(\d{1,6})\.(\d{1,6})\.(\d{1,13})|-)\.(\d{1,13}|-)",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accounting:
+    """Accounts for the slots of one owner's jobs."""
+
+    ports: Ports
+    owner: Owner
+
+    def ledger(self, id: JobId, query: Query) -> documents.Ledger:
+        """A part of a job's ledger; raises what Api answers with a problem."""
+        now = self.ports.clock.now()
+        end = _instant(query, "to", lambda: now)
+        start = _instant(query, "from", lambda: end - LEDGER_BY_DEFAULT)
+        if end - start > LEDGER_MAX_RANGE:
+            reason = f"more than {LEDGER_MAX_RANGE.days} days before to"
+            raise Rejected(field="from", value=query.one("from"), reason=reason)
+        digested = [self.owner, "ledger", id, query.one("from"), query.one("to")]
+        cursor = query.one("cursor")
+        after = None if cursor is None else _read(cursors.read(cursor, digested))
+        found = account(self.ports, self.owner, id, start=start, end=end, after=after)
+        following = cursors.write(_written(found.next), digested) if found.next else None
+        return _rendered(found, next_cursor=following)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecasting:
+    """Tells what one owner has planned."""
+
+    ports: Ports
+    owner: Owner
+
+    def forecast(self, query: Query) -> documents.Forecast:
+        """A part of what is planned; raises what Api answers with a problem."""
+        now = self.ports.clock.now()
+        start = max(now, _instant(query, "from", lambda: now))
+        end = _instant(query, "to", lambda: start + FORECAST_BY_DEFAULT)
+        if not start < end <= start + FORECAST_MAX_RANGE:
+            reason = f"not within {FORECAST_MAX_RANGE // _HOUR} hours after from, nor after now"
+            raise Rejected(field="to", value=query.one("to"), reason=reason)
+        per_second = _per_second(query)
+        digested = [self.owner, "forecast", query.one("from"), query.one("to")]
+        cursor = query.one("cursor")
+        after = None if cursor is None else parse_job_id(cursors.read(cursor, digested))
+        found = forecast(self.ports, self.owner, start=start, end=end, after=after)
+        assessed = assess(found.loads, per_second=per_second)
+        window = assessed.flexible_window
+        return {
+            "from": format_instant(start),
+            "to": format_instant(end),
+            "per_second": per_second,
+            "planned": sum(load.planned for load in found.loads),
+            "minutes": [
+                {
+                    "minute": format_instant(load.minute),
+                    "planned": load.planned,
+                    "busiest_second": load.burst,
+                }
+                for load in found.loads
+            ],
+            "late": [
+                {
+                    "minute": format_instant(late.minute),
+                    "planned": late.planned,
+                    "lateness_seconds": late.lateness.total_seconds(),
+                }
+                for late in assessed.late
+            ],
+            "worst_lateness_seconds": assessed.worst.total_seconds(),
+            "flexible_window_seconds": None if window is None else window // _SECOND,
+            "next_cursor": cursors.write(found.next, digested) if found.next else None,
+        }
+
+
+def _per_second(query: Query) -> float:
+    text = query.one("per_second")
+    if text is None:
+        return FORECAST_PER_SECOND
+    if _NUMBER.fullmatch(text) and 0 < float(text) <= FORECAST_MOST_PER_SECOND:
+        return float(text)
+    reason = f"not a number over 0, up to {FORECAST_MOST_PER_SECOND:.0f}"
+    raise Rejected(field="per_second", value=text, reason=reason)
+
+
+def _instant(query: Query, name: str, otherwise: Callable[[], datetime]) -> datetime:
+    text = query.one(name)
+    return otherwise() if text is None else parse_instant(name, text)
+
+
+def _rendered(found: Account, *, next_cursor: str | None) -> documents.Ledger:
+    return {
+        "job_id": found.job.id,
+        "from": format_instant(min(found.start, found.end)),
+        "to": format_instant(found.end),
+        "forgotten_before": format_instant(found.start) if found.is_cut else None,
+        "expected": found.count(),
+        "fired": found.count(Outcome.FIRED),
+        "skipped": found.count(Outcome.SKIPPED),
+        "cancelled": found.count(Outcome.CANCELLED),
+        "expired": found.count(Outcome.EXPIRED),
+        "pending": found.count(Outcome.PENDING),
+        "missed": found.count(Outcome.MISSED),
+        "groups": [
+            {
+                "outcome": one.entry.outcome,
+                "reason": one.entry.reason,
+                "count": one.count,
+                "first": format_instant(one.first),
+                "last": format_instant(one.last),
+            }
+            for one in found.groups
+        ],
+        "unreadable_versions": [*found.unreadable],
+        "next_cursor": next_cursor,
+    }
+
+
+def _written(place: Place) -> str:
+    open_ = place.open
+    return ".".join(
+        [
+            str(place.version),
+            str(to_ms(place.before)),
+            _ms(place.later),
+            f"{open_.size}.{open_.below}.{to_ms(open_.last)}" if open_ else _NONE,
+            _ms(place.above),
+        ]
+    )
+
+
+def _read(text: str) -> Place:
+    """The inverse of `_written`; Rejected for what it never wrote."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise Rejected(field="cursor", value=text, reason="damaged, or from a list")
+    version, before, later, size, below, last, above = found.groups()
+    return Place(
+        version=int(version),
+        before=from_ms(int(before)),
+        later=_moment(later),
+        open=Open(size=int(size), below=int(below), last=from_ms(int(last))) if size else None,
+        above=_moment(above),
+    )
+
+
+def _ms(moment: datetime | None) -> str:
+    return _NONE if moment is None else str(to_ms(moment))
+
+
+def _moment(text: str) -> datetime | None:
+    return None if text == _NONE else from_ms(int(text))

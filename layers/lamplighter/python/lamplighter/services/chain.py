@@ -1,0 +1,139 @@
+"""The end of a job's chain: what the next execution follows, and how others join there (P16)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.errors import ChainMoved, Conflict, Unavailable, VersionMoved
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import CHAIN_JOINS, CHAIN_SLOTS, DYNAMODB_BATCH_GET
+from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy
+from lamplighter.ports import KeyRecord, Ports
+from lamplighter.services import slots
+
+_TRIES: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Where a chain ends."""
+
+    armed: Execution | None
+    """The first occurrence that nobody has claimed yet: who joins does so before it. None:
+    there is none, so that the job itself keeps the tail."""
+    last: ExecutionId | None
+    """What the next execution follows."""
+
+
+NO_END: Final = End(armed=None, last=None)
+"""Of a job that allows overlap."""
+
+
+def end_of(ports: Ports, job: Job) -> End:
+    """Where a job's chain ends, read strongly; whoever writes by it must check that it still does.
+
+    Raises Unavailable when the occurrence that is armed lies further back than is looked: an
+    outage's catch-up has not come to it yet.
+    """
+    armed: Execution | None = None
+    for row in _newest_rows(ports, job):
+        if row.state is not State.SCHEDULED:
+            return _end(job, armed, row)
+        # What the job does not plan any more will never run.
+        armed = row if job.produces(row) else armed
+    return _end(job, armed, None)
+
+
+def _end(job: Job, armed: Execution | None, claimed: Execution | None) -> End:
+    latest = claimed.id if claimed else None
+    if job.overlap is OverlapPolicy.ALLOW:
+        # Its executions name no predecessor: what follows them can follow the latest.
+        return End(armed=None, last=job.tail or latest)
+    if armed is not None:
+        return End(armed=armed, last=armed.predecessor)
+    return End(armed=None, last=job.tail or latest)
+
+
+def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
+    """The rows of a job's slots, the newest version's first, of each the latest first."""
+    now, looked_at, was_found = ports.clock.now(), 0, False
+    for version in slots.newest_versions(ports, job):
+        planned = _armable(ports, version, now=now)
+        # What the version before it armed may lie later than when this one replaced it.
+        now = version.since
+        while some := [*islice(planned, DYNAMODB_BATCH_GET)]:
+            rows = ports.executions.get_many(some, strongly=True)
+            for id in some:
+                if id in rows:
+                    was_found = True
+                    yield rows[id]
+            looked_at += len(some)
+            if looked_at >= CHAIN_SLOTS and not was_found:
+                reason = f"job {job.id} has no occurrence armed among its latest {looked_at}"
+                raise Unavailable(reason)
+
+
+def _armable(ports: Ports, version: Job, *, now: datetime) -> Iterator[ExecutionId]:
+    """What a version may have armed by `now`, latest first.
+
+    Whoever cancels an occurrence ahead of its time arms the one after it, however far ahead.
+    """
+    if version.status is JobStatus.PAUSED or version.unreadable is not None:
+        return
+    slot: datetime | None = slots.last_armable(version, now=now)
+    latest = slot
+    while slot is not None:
+        latest, row = slot, ports.executions.get(version.occurrence_id(slot))
+        is_over = row is not None and row.state is not State.SCHEDULED
+        slot = version.schedule.next(slot) if is_over else None
+    if latest is not None:
+        yield from (version.occurrence_id(slot) for slot in slots.until(version, latest))
+
+
+def join(
+    ports: Ports, job: Job, rows: Sequence[Execution], *, key: KeyRecord | None = None
+) -> KeyRecord | None:
+    """Make rows at the end of their job's chain, each after the one before it.
+
+    All or none of each 90; the key with the first. Doing it again with the same rows finds
+    what was made. Raises Conflict for a job that was deleted meanwhile, Unavailable when
+    others join it for as long as we try.
+    """
+    for start in range(0, len(rows), CHAIN_JOINS):
+        some = rows[start : start + CHAIN_JOINS]
+        known = _join(ports, job, some, key=None if start else key)
+        if known is not None:
+            return known
+    return None
+
+
+def _join(
+    ports: Ports, job: Job, rows: Sequence[Execution], *, key: KeyRecord | None
+) -> KeyRecord | None:
+    for _ in range(_TRIES):
+        end = end_of(ports, job)
+        try:
+            return ports.jobs.join(_linked(rows, end.last), job=job, armed=end.armed, key=key)
+        except VersionMoved:
+            job = _again(ports, job.id)
+        except ChainMoved:
+            # Its tail may be another now.
+            job = _again(ports, job.id)
+    raise Unavailable(f"others join the chain of job {job.id} for as long as we try")
+
+
+def _again(ports: Ports, id: JobId) -> Job:
+    job = ports.jobs.get(id)
+    if job is None or job.status is JobStatus.DELETED:
+        raise Conflict(reason=f"{id} is deleted")
+    return job
+
+
+def _linked(rows: Sequence[Execution], last: ExecutionId | None) -> Sequence[Execution]:
+    before = [last, *(row.id for row in rows[:-1])]
+    return [
+        replace(row, predecessor=predecessor) for row, predecessor in zip(rows, before, strict=True)
+    ]
