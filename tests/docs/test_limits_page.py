@@ -22,7 +22,8 @@ SAID = {
     "`run_at`, and `start_at` of a recurring job": f"{limits.MAX_HORIZON.days:,} days",
     "text of a schedule": f"{limits.SCHEDULE_TEXT_MAX_CHARS} characters",
     "`except`": f"{limits.MAX_EXCLUSIONS} entries",
-    "`max_occurrences`": f"{limits.MAX_OCCURRENCES:,}",
+    "`max_occurrences`": f"{limits.MAX_OCCURRENCES:,}; of a `rate`, up to the last of them "
+    f"`except` takes away no more than {limits.MAX_COUNTING_MISSES:,}",
     "`flexible_window_seconds`": f"{int(limits.MAX_FLEXIBLE_WINDOW.total_seconds()):,}",
     "`max_attempts`": f"{limits.MAX_ATTEMPTS}",
     "`retry_on`, `no_retry_on`": f"{limits.RETRY_MAX_NAMES} names of "

@@ -284,7 +284,28 @@ class TestRefusals:
             ({"task": "echo", "cron": "0 2 * * *", "dst_fold": "BOTH "}, {"dst_fold"}),
             ({"task": "echo", "cron": "0 2 * * *", "dialect": "quartz"}, {"dialect"}),
             ({"task": "echo", "cron": "0 2 * * *", "end_at": "2026-13-01T00:00:00Z"}, {"end_at"}),
-            ({"task": "echo", "cron": "0 2 * * *", "end_at": "2025-01-01T00:00:00Z"}, {"cron"}),
+            ({"task": "echo", "cron": "0 2 * * *", "end_at": "2025-01-01T00:00:00Z"}, {"end_at"}),
+            (
+                {"task": "echo", "cron": "61 * * * *", "timezone": "Mars/Base", "dst_gap": "LATER"}
+                | {"start_at": "soon", "max_occurrences": 0, "except": ["2026-02-30"]},
+                {"cron", "timezone", "dst_gap", "start_at", "max_occurrences", "except"},
+            ),
+            (
+                {"task": "echo", "cron": "61 * * * *", "timezone": "Mars/Base", "unheard_of": 1}
+                | {"queue": "fast", "max_occurrences": "3", "retry_policy": {"factor": 0}},
+                {"cron", "timezone", "unheard_of", "queue", "max_occurrences"}
+                | {"retry_policy.factor"},
+            ),
+            (
+                {"task": "echo", "cron": 5, "overlap_policy": "SKIP", "catchup_max": 5}
+                | {"queue": "fast"},
+                {"cron", "queue"},
+            ),
+            (
+                {"task": 5, "run_at": "2026-09-12T02:00:00", "timezon": "Europe/Berlin"}
+                | {"on_deadline": "never"},
+                {"task", "timezon", "on_deadline"},
+            ),
             ({"task": "echo", "rate": "rate(30 seconds)"}, {"rate"}),
             ({"task": "echo", "rate": "rate(1 minutes)"}, {"rate"}),
             ({"task": "echo", "rate": "1 minute", "max_occurrences": 0}, {"max_occurrences"}),
@@ -393,6 +414,25 @@ class TestRefusals:
         (error,) = acme.post("/v1/jobs", body).json["errors"]
 
         assert error["value"] == value
+
+    @pytest.mark.parametrize(
+        ("said", "reason"),
+        [
+            ({"retry_policy": 5}, "not an object"),
+            ({"retry_policy": {"factor": "2"}}, "not a number"),
+            ({"retry_policy": {"max_attempts": 2.5}}, "not a whole number"),
+            ({"retry_policy": {"honor_retry_after": 1}}, "not true or false"),
+            ({"except": "2026-12-25"}, "not a list"),
+            ({"queue": ["default"]}, "not a string"),
+        ],
+        ids=str,
+    )
+    def test_say_what_a_value_is_not_in_the_words_of_json(
+        self, acme: Caller, said: dict[str, object], reason: str
+    ) -> None:
+        (error,) = acme.post("/v1/jobs", {"task": "echo", **said}).json["errors"]
+
+        assert error["reason"] == reason
 
     def test_say_what_may_have_been_meant(self, acme: Caller) -> None:
         problem = acme.post("/v1/jobs", {"task": "echo", "runAt": "2026-09-12T02:00:00Z"}).json

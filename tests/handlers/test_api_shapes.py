@@ -130,6 +130,13 @@ class TestTyped:
         assert (error["field"], error["value"]) == ("queue", "billing")
         assert error["reason"] == "no such queue; there are bulk, critical, default"
 
+    def test_faults_of_every_kind_are_told_together(self, world: MemoryWorld) -> None:
+        wrong = {"runAt": "soon", "maxAttempts": "5", "unheard_of": 1, "idempotencyKey": " "}
+
+        answer = caller(world).post("/v1/jobs", {**TYPED, **wrong})
+
+        assert (answer.status, answer.fields) == (400, {*wrong, "queue"})
+
     @pytest.mark.parametrize(
         ("change", "field", "value"),
         [

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -17,11 +18,21 @@ from lamplighter.core.errors import Conflict, NotFound, Rejected
 from lamplighter.core.model import Job, MisfirePolicy, OnDeadline, OverlapPolicy, Owner
 from lamplighter.core.outcome import Failed
 from lamplighter.core.retry import Failure, Kind
-from lamplighter.core.schedule import parse
+from lamplighter.core.schedule import parse, read_record
 from lamplighter.memory import MemoryWorld, VirtualClock
-from lamplighter.services import completeness, manage
+from lamplighter.ports import Ports
+from lamplighter.services import completeness, dispatch, manage
 from lamplighter.services.cancel import cancel
 from lamplighter.services.completeness import Account, account
+from lamplighter.sim.faults import (
+    When,
+    calls_of,
+    every_crash,
+    every_strike,
+    interposed,
+    pause_at,
+    survives,
+)
 from lamplighter.sim.system import System
 from tests.support.jobs import OWNER, created, every, new_job
 
@@ -32,8 +43,8 @@ START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 Counts = dict[tuple[str, str], int]
 
 
-def a_system(**world: int) -> System:
-    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1, **world))
+def a_system() -> System:
+    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1))
     system.run_for(MINUTE)
     return system
 
@@ -229,6 +240,19 @@ class TestALostRow:
         assert found["MISSED", "no execution"] > 10
         assert sum(found.values()) == 29
 
+    def test_that_was_a_chain_s_last_is_told_without_a_look_below_the_range(self) -> None:
+        system = a_system()
+        job = a_job(system)
+        system.run_for(10 * MINUTE)
+        armed = [row for row in system.world.tables.executions.values() if not row.is_final]
+        lose(system, job, *(row.scheduled_for for row in armed))
+        system.run_for(2000 * MINUTE)
+        now = system.world.now()
+
+        (part,) = parts(system, job.id, start=now - 10 * MINUTE, end=now - 4 * MINUTE)
+
+        assert (part.count(), part.count(Outcome.MISSED)) == (6, 6)
+
     def test_is_missed_although_a_backlog_of_others_waits(self) -> None:
         """What is dispatched while no worker takes it has a row, and is told apart."""
         system = a_system()
@@ -349,6 +373,50 @@ class TestAnOutage:
 
             assert {outcome for outcome, _ in found} == {"SKIPPED"}
             assert sum(found.values()) == 10
+
+
+class TestADispatcherThatDies:
+    """Whatever a crash or a stall in a recovery leaves behind, no slot is called missed for it."""
+
+    @pytest.mark.parametrize("misfire", MisfirePolicy)
+    def test_anywhere_in_a_recovery_has_nothing_missed(self, misfire: MisfirePolicy) -> None:
+        for strike in every_crash(calls_of(late(misfire)[0].ports, dispatcher)):
+            system, job = late(misfire)
+            survives(system.ports, dispatcher, strike)
+            # The page is done again minutes later, as of the instant of its first decision.
+            system.world.clock.sleep(7 * MINUTE)
+            system.run_for(20 * MINUTE)
+
+            found = ledger(system, job.id)
+
+            assert "MISSED" not in {outcome for outcome, _ in found}, strike
+
+    @pytest.mark.parametrize("misfire", MisfirePolicy)
+    def test_or_stalls_there_while_another_goes_on(self, misfire: MisfirePolicy) -> None:
+        for strike in every_strike(
+            calls_of(late(misfire)[0].ports, dispatcher), whens=(When.BEFORE, When.AFTER)
+        ):
+            system, job = late(misfire)
+            stall = pause_at(strike, partial(system.run_for, 5 * MINUTE))
+            dispatcher(interposed(system.ports, stall))
+            system.run_for(20 * MINUTE)
+
+            found = ledger(system, job.id)
+
+            assert "MISSED" not in {outcome for outcome, _ in found}, strike
+
+
+def late(misfire: MisfirePolicy) -> tuple[System, Job]:
+    """A job of every minute, whose dispatcher has been down for twenty."""
+    system = a_system()
+    job = a_job(system, misfire=misfire, catch_up=CatchUp(most=4, threshold=100 * SECOND))
+    system.run_for(3 * MINUTE)
+    outage(system, 20 * MINUTE)
+    return system, job
+
+
+def dispatcher(ports: Ports) -> object:
+    return dispatch.dispatch(ports, 0, owner="doomed")
 
 
 def ledger_by(
@@ -481,6 +549,33 @@ class TestAJobThatChanges:
 
         assert found.pop(("CANCELLED", "deleted")) in {1, 2, 3, 4, 5}
         assert found == {("FIRED", "SUCCEEDED"): 9, ("MISSED", "no execution"): 1}
+
+    def test_has_each_slot_once_when_its_window_is_changed(self) -> None:
+        system = a_system()
+        job = a_job(system)
+        system.run_for(10 * MINUTE + SECOND)
+        wide = replace(job.schedule, flexible_window=50 * SECOND)
+        manage.edit(system.ports, OWNER, job.id, lambda old: replace(old, schedule=wide))
+        system.run_for(20 * MINUTE)
+
+        found = ledger(system, job.id)
+
+        assert sum(found.values()) == 30
+        assert {outcome for outcome, _ in found} <= {"FIRED", "PENDING"}
+
+    def test_that_cannot_be_read_counts_nothing_and_says_so(self) -> None:
+        system = a_system()
+        job = a_job(system)
+        system.run_for(10 * MINUTE + SECOND)
+        unread = read_record({**job.schedule.to_record(), "timezone": "Nowhere/Else"})
+        manage.edit(system.ports, OWNER, job.id, lambda old: replace(old, name="later"))
+        tables = system.world.tables
+        tables.jobs[job.id] = replace(tables.jobs[job.id], schedule=unread)
+        system.run_for(10 * MINUTE)
+
+        (part,) = parts(system, job.id)
+
+        assert (part.unreadable, part.count()) == ([2], 10)
 
 
 class TestARange:

@@ -118,7 +118,7 @@ class TestOfARecurringJob:
             Wanted(start=NOON + 25 * MINUTE, end=NOON + 35 * MINUTE),
             Wanted(task="other"),
         ],
-        ids=str,
+        ids=["done", "to come", "from", "to", "between", "task"],
     )
     @pytest.mark.parametrize("limit", [3, 50])
     def test_is_filtered_whatever_led_to_it(

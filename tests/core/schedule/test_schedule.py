@@ -305,6 +305,22 @@ def test_exclusions_that_leave_nothing_are_refused(said: Said) -> None:
     assert process_time() - started < 1
 
 
+def test_a_minute_that_is_left_and_comes_twice_is_met_twice_by_a_rate() -> None:
+    only_half_past_two = ["0-29,31-59 * * * *", "* 0-1,3-23 * * *"]
+    schedule = parse(
+        rate="15 minutes",
+        timezone="Europe/Berlin",
+        start_at="2026-10-24T00:00:00Z",
+        end_at="2026-10-27T00:00:00Z",
+        except_=only_half_past_two,
+    )
+
+    found = list(schedule.between(*ALWAYS))
+
+    assert [f"{at:%d %H:%M}" for at in found] == ["24 00:30", "25 00:30", "25 01:30", "26 01:30"]
+    assert list(schedule.occurrences_before(ALWAYS[1])) == found[::-1]
+
+
 def test_a_rate_of_minutes_meets_the_one_minute_of_a_day_that_is_left() -> None:
     schedule = parse(rate="1439 minutes", start_at=START, except_=["1-59 * * * *", "* 1-23 * * *"])
     started = process_time()

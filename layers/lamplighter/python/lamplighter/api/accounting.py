@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from lamplighter.api import cursors, documents
+from lamplighter.api.loads import assessed
 from lamplighter.api.requests import Query
 from lamplighter.core.buckets import JobId, from_ms, parse_job_id, to_ms
 from lamplighter.core.completeness import Outcome
 from lamplighter.core.errors import Rejected
-from lamplighter.core.forecast import assess
 from lamplighter.core.limits import (
     FORECAST_BY_DEFAULT,
     FORECAST_MAX_RANGE,
@@ -26,7 +26,6 @@ from lamplighter.ports import Ports
 from lamplighter.services.completeness import Account, Open, Place, account
 from lamplighter.services.forecast import forecast
 
-_SECOND: Final = timedelta(seconds=1)
 _HOUR: Final = timedelta(hours=1)
 _NUMBER: Final = re.compile(r"\d{1,7}(\.\d{1,3})?", re.ASCII)
 _NONE: Final = "-"
@@ -81,31 +80,10 @@ class Forecasting:
         cursor = query.one("cursor")
         after = None if cursor is None else parse_job_id(cursors.read(cursor, digested))
         found = forecast(self.ports, self.owner, start=start, end=end, after=after)
-        assessed = assess(found.loads, per_second=per_second)
-        window = assessed.flexible_window
         return {
             "from": format_instant(start),
             "to": format_instant(end),
-            "per_second": per_second,
-            "planned": sum(load.planned for load in found.loads),
-            "minutes": [
-                {
-                    "minute": format_instant(load.minute),
-                    "planned": load.planned,
-                    "busiest_second": load.burst,
-                }
-                for load in found.loads
-            ],
-            "late": [
-                {
-                    "minute": format_instant(late.minute),
-                    "planned": late.planned,
-                    "lateness_seconds": late.lateness.total_seconds(),
-                }
-                for late in assessed.late
-            ],
-            "worst_lateness_seconds": assessed.worst.total_seconds(),
-            "flexible_window_seconds": None if window is None else window // _SECOND,
+            **assessed(found.loads, per_second=per_second),
             "next_cursor": cursors.write(found.next, digested) if found.next else None,
         }
 

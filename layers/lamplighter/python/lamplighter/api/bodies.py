@@ -74,7 +74,7 @@ from lamplighter.core.schedule import (
     parse,
     parse_instant,
 )
-from lamplighter.core.schedule.instants import parse_timestamp
+from lamplighter.core.schedule.instants import FIRST, parse_timestamp
 from lamplighter.core.targets import NOBODY, HttpRules, HttpTarget
 from lamplighter.services.payloads import Named
 from lamplighter.services.submit import NewJob, ScheduleMaker
@@ -90,6 +90,8 @@ SCHEDULE_FIELDS: Final = (*ZONE, *_REPETITION)
 PAYLOAD_URI: Final = "s3://payloads/"
 """Where the stack's own bucket begins, whatever its name is."""
 _REPEATED: Final = "only with cron or rate"
+_A_RATE: Final[Mapping[str, Any]] = {"rate": "1 day"}
+"""A schedule that every other field may be said of."""
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _CATCH_UP: Final = (
@@ -681,7 +683,32 @@ def schedule_of(
 
 def parsed_schedule(body: JobBody, kind: str, *, seed: JobId, anchor: datetime | None) -> Schedule:
     """The same, whether or not it is ever due again."""
-    return parse(**body.said(kind, *SCHEDULE_FIELDS), seed=seed, anchor=anchor)
+    return schedule_said(body.said(kind, *SCHEDULE_FIELDS), seed=seed, anchor=anchor)
+
+
+def schedule_said(said: Mapping[str, Any], *, seed: str, anchor: datetime | None) -> Schedule:
+    """The schedule that these fields say; raises Rejected, or Faults for several of them."""
+    try:
+        return parse(**said, seed=seed, anchor=anchor)
+    except Rejected:
+        faults = _each_alone(said, seed=seed)
+        if len(faults) > 1:
+            raise Faults(faults) from None
+        raise
+
+
+def _each_alone(said: Mapping[str, Any], *, seed: str) -> list[Rejected]:
+    """What is wrong with each field whatever the others say."""
+    dialect = {name: said[name] for name in ("dialect",) if name in said}
+    is_read = not faults_of(lambda: parse(**_A_RATE, **dialect, anchor=FIRST))
+    faults: list[Rejected] = []
+    for name in said:
+        rest = {} if name in WHEN else _A_RATE
+        if is_read or name not in {"cron", "except_"}:
+            alone = {**rest, **dialect} if is_read else rest
+            one = partial(parse, **{**alone, name: said[name]}, seed=seed, anchor=FIRST)
+            faults.extend(faults_of(one))
+    return faults
 
 
 def _refuse_repetition(body: JobBody, *, has_wall_time: bool) -> None:

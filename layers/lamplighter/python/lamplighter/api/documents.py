@@ -474,8 +474,8 @@ class LateMinute(TypedDict):
 
 
 @_DESCRIBED
-class Forecast(_Range):
-    """What is planned, and what it comes to on a capacity; of a part, as if it were all."""
+class Assessed(TypedDict):
+    """A load and what it comes to on a capacity."""
 
     per_second: float
     """The capacity, in starts."""
@@ -486,6 +486,11 @@ class Forecast(_Range):
     worst_lateness_seconds: float
     flexible_window_seconds: int | None
     """With as wide a window nothing is late; null when that is more than the capacity."""
+
+
+class Forecast(_Range, Assessed):
+    """What is planned, and what it comes to; of a part, as if that were all."""
+
     next_cursor: str | None
 
 

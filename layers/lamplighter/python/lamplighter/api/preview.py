@@ -7,10 +7,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from lamplighter.api import documents
-from lamplighter.api.bodies import SCHEDULE_FIELDS, ScheduleBody, read
+from lamplighter.api.bodies import SCHEDULE_FIELDS, ScheduleBody, read, schedule_said
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import MIN_INTERVAL, NAME_MAX_CHARS, PREVIEW_MAX_OCCURRENCES
-from lamplighter.core.schedule import check, explain, format_instant, parse, parse_instant
+from lamplighter.core.schedule import check, explain, format_instant, parse_instant
 
 _DEFAULT_COUNT: Final = 5
 
@@ -38,7 +38,7 @@ def preview(
         raise Rejected(field="seed", value=body.seed, reason=reason)
     after = parse_instant("after", body.after) if "after" in body.model_fields_set else now
     said = body.said("cron", "rate", "at", *SCHEDULE_FIELDS)
-    schedule = parse(**said, seed=body.seed, anchor=after)
+    schedule = schedule_said(said, seed=body.seed, anchor=after)
     check(schedule, now=after, min_interval=min_interval)
     return {
         "occurrences": [

@@ -5,7 +5,7 @@ told by its own fields, and no field of another is taken in it; then it is trans
 whatever is wrong is found in one place and told by the name that the caller has for it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -19,9 +19,12 @@ from lamplighter.api.bodies import (
     JobBody,
     PayloadRefField,
     TargetBody,
+    faults_of,
     fingerprint,
+    names_at_fault,
     new_job,
-    read,
+    read_most,
+    rest_of,
 )
 from lamplighter.api.problems import Faults
 from lamplighter.api.requests import checked_key
@@ -153,7 +156,10 @@ def asked(
     if not isinstance(value, dict):
         raise Rejected(field="body", value=value, reason="not a JSON object")
     shape = _shape_of(value)
+    key = shape.name_of("idempotency_key")
     body, unread = _readable(shape, value)
+    if isinstance(body.get(key), str):
+        unread = [*unread, *faults_of(lambda: checked_key(key, body[key]))]
     try:
         new = new_job(
             shape.canonical(body),
@@ -170,7 +176,6 @@ def asked(
         raise Faults([*unread, *told]) from None
     if unread:
         raise Faults(unread)
-    key = shape.name_of("idempotency_key")
     return Asked(
         new=new,
         fingerprint=fingerprint({name: one for name, one in value.items() if name != key}),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamplighter.core.forecast import Load, assess
-from lamplighter.core.schedule import format_instant, parse_instant
+from lamplighter.api.loads import assessed
+from lamplighter.core.forecast import Load
+from lamplighter.core.schedule import parse_instant
 
 Document = Mapping[str, Any]
 
@@ -43,33 +44,6 @@ def planned(parts: Sequence[Document]) -> Document:
         )
     loads = [minutes[text] for text in sorted(minutes)]
     return {**parts[0], **assessed(loads, per_second=parts[0]["per_second"]), "next_cursor": None}
-
-
-def assessed(loads: Sequence[Load], *, per_second: float) -> dict[str, Any]:
-    """Minutes and what they come to, as the API tells it."""
-    found = assess(loads, per_second=per_second)
-    window = found.flexible_window
-    return {
-        "planned": sum(load.planned for load in loads),
-        "minutes": [
-            {
-                "minute": format_instant(load.minute),
-                "planned": load.planned,
-                "busiest_second": load.burst,
-            }
-            for load in loads
-        ],
-        "late": [
-            {
-                "minute": format_instant(late.minute),
-                "planned": late.planned,
-                "lateness_seconds": late.lateness.total_seconds(),
-            }
-            for late in found.late
-        ],
-        "worst_lateness_seconds": found.worst.total_seconds(),
-        "flexible_window_seconds": None if window is None else int(window.total_seconds()),
-    }
 
 
 def _joined(one: Document, other: Document) -> dict[str, Any]:

@@ -281,6 +281,7 @@ class _Part:
         if is_tail and self.version.status is JobStatus.DELETED:
             # Nobody knows when that was, but that nothing was planned after its last row.
             return
+        # Whatever lies before a tail, nothing explains that it has no rows.
         if entry != NO_EXECUTION or is_tail:
             self._count(slot, entry)
             return

@@ -43,10 +43,10 @@ def never_due(schedule: Schedule, *, after: datetime) -> Rejected:
         reason = f"earlier than the first occurrence after {since}, {format_instant(first)}"
         return Rejected(field="end_at", value=format_instant(schedule.end_at), reason=reason)
     uncounted = replace(endless, max_occurrences=None)
-    if uncounted.next(after) is not None:
+    if schedule.max_occurrences is not None and uncounted.next(after) is not None:
         reason = f"all of them are over by {since}"
         return Rejected(field="max_occurrences", value=schedule.max_occurrences, reason=reason)
-    if replace(uncounted, except_=()).next(after) is not None:
+    if schedule.except_ and replace(uncounted, except_=()).next(after) is not None:
         reason = f"takes away every occurrence after {since}"
         return Rejected(field="except", value=list(schedule.except_), reason=reason)
     reason = f"is never due after {since}"
