@@ -305,3 +305,48 @@ def test_one_that_waits_for_a_terminated_run_and_is_itself_replaced_hands_the_wa
     system.run_until(FIRST_SLOT + 2 * MINUTE)
 
     assert violations_but_what_goes_on(system) == []
+
+
+def test_a_run_by_hand_of_a_paused_job_follows_the_one_before_the_pause() -> None:
+    system, job = hourly(lasts=100 * SECOND)
+    first = by_hand(system, job)
+    # The API dies before it takes back what was armed.
+    with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: ()):
+        manage.pause(system.ports, OWNER, job.id)
+
+    second = by_hand(system, job)
+
+    assert (first.state, second.state) == (State.RUNNING, State.SKIPPED)
+    assert violations_but_what_goes_on(system) == []
+
+
+def test_an_edit_s_first_occurrence_follows_what_is_due_and_planned_by_both() -> None:
+    system = minutely(OverlapPolicy.SKIP, lasts=timedelta(0))
+    system.run_until(FIRST_SLOT + 3 * MINUTE - SECOND)
+    system.world.pass_time(SECOND)
+    (due,) = system.world.queue.receive()  # and nobody claims it yet
+    (job,) = system.world.tables.jobs.values()
+    manage.edit(system.ports, OWNER, job.id, lambda job: replace(job, name="another"))
+    system.world.pass_time(30 * SECOND)
+    system.lasts = lambda _: LONG
+    system._process(due)
+    system.run_for(5 * MINUTE)
+
+    assert violations_but_what_goes_on(system) == []
+    assert due.message.execution_id in {run.execution_id for run in system.runs}
+
+
+def test_what_an_earlier_version_armed_far_ahead_is_not_taken_for_the_next() -> None:
+    system, job = hourly(lasts=timedelta(0))
+    # Both versions plan the slot that was armed, and the API dies before it takes it back.
+    ten = every("10 minutes")(job.id, job.created_at)
+    with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: ()):
+        manage.edit(system.ports, OWNER, job.id, lambda job: replace(job, schedule=ten))
+    first = system.world.tables.jobs[job.id].next_after(system.world.now())
+    assert first is not None
+    system.run_until(first - 5 * SECOND)
+    system.lasts = lambda _: 100 * SECOND
+    trigger.trigger(system.ports, OWNER, job.id)
+    system.run_for(MINUTE)
+
+    assert violations_but_what_goes_on(system) == []

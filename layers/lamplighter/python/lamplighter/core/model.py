@@ -285,11 +285,19 @@ class Job:
 
         What this very version planned is its own, even if a zone database that came since
         would have planned it elsewhere: else a day's run would be lost with each change of law.
+
+        Where executions must not overlap, what an earlier version armed for later than this
+        one's beginning is not in its chain (P16): the chain, when it comes to that slot, takes
+        its row over.
         """
         if self.status is not JobStatus.ACTIVE:
             return False
-        return execution.job_version == self.version or (
-            execution.id == self.occurrence_id(execution.scheduled_for)
+        if execution.job_version == self.version:
+            return True
+        is_in_the_chain = execution.scheduled_for <= self.since
+        return (
+            (is_in_the_chain or self.overlap is OverlapPolicy.ALLOW)
+            and execution.id == self.occurrence_id(execution.scheduled_for)
             and self.schedule.contains(execution.scheduled_for)
         )
 

@@ -48,7 +48,7 @@ def _end(ports: Ports, row: Execution) -> Execution | Refusal:
     """
     job, now = _job_of(ports, row), ports.clock.now()
     links = timers.links_of(job, row) if job else []
-    following = timers.arm_chains(ports, links, decided_at=now)
+    following = timers.arm_chains(ports, links, decided_at=now, directly=True)
     cancelled = replace(ended(row, Event.CANCEL, now=now, reason=_REASON), cancel_requested_at=now)
     try:
         answer = endings.end(ports, row, cancelled, job_version=job.version if job else None)

@@ -19,42 +19,75 @@ _TRIES: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """Where a chain ends."""
+    """Where a chain ends for whoever joins it now.
 
-    armed: Execution | None
-    """The first occurrence that nobody has claimed yet: who joins does so before it. None:
-    there is none, so that the job itself keeps the tail."""
-    last: ExecutionId | None
-    """What the next execution follows."""
+    Whoever writes by it must check that it still is so: that `armed`, where there is one, is
+    SCHEDULED still and follows `last`, and that the job has the same version and tail.
+    """
+
+    armed: Execution | None = None
+    """What is to follow who joins, in place of `last`."""
+    last: ExecutionId | None = None
+    """What who joins follows."""
 
 
-NO_END: Final = End(armed=None, last=None)
+NO_END: Final = End()
 """Of a job that allows overlap."""
 
 
 def end_of(ports: Ports, job: Job) -> End:
-    """Where a job's chain ends, read strongly; whoever writes by it must check that it still does.
+    """Where a run beside the schedule joins: before the first that nobody has claimed (P16).
 
     Raises Unavailable when the occurrence that is armed lies further back than is looked: an
     outage's catch-up has not come to it yet.
     """
-    armed: Execution | None = None
+    waiting, claimed = _read(ports, job)
+    if armed := _first_planned(job, waiting):
+        return End(armed=armed, last=armed.predecessor)
+    # Nothing of what waits is planned any more: it will never run, unless it is due and the
+    # job is resumed before it is claimed.
+    due = [row.id for row in waiting if row.run_at <= ports.clock.now()]
+    before = waiting[-1].predecessor if waiting else claimed
+    return End(last=job.tail or next(iter(due), before))
+
+
+def end_for(ports: Ports, before: Job, after: Job, slot: datetime) -> End:
+    """Where the first occurrence of a job's next version, at `slot`, goes on (P18).
+
+    Behind what waits and is planned by both, else in the place of what waits. Raises as
+    `end_of` does.
+    """
+    waiting, claimed = _read(ports, before)
+    kept = [row for row in waiting if row.scheduled_for < slot and after.produces(row)]
+    if kept:
+        return End(last=max(kept, key=_slot).id)
+    if waiting and before.overlap is not OverlapPolicy.ALLOW:
+        armed = _first_planned(before, waiting) or waiting[-1]
+        return End(armed=armed, last=before.tail or armed.predecessor)
+    # Executions that may overlap name no predecessor: what comes next follows the latest.
+    return End(last=before.tail or claimed)
+
+
+def _first_planned(job: Job, waiting: Sequence[Execution]) -> Execution | None:
+    """The first slot of what waits and is planned by the job as it is.
+
+    An earlier version may have armed one far ahead that the job plans too, and has not come to.
+    """
+    return min((row for row in waiting if job.produces(row)), key=_slot, default=None)
+
+
+def _slot(row: Execution) -> datetime:
+    return row.scheduled_for
+
+
+def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], ExecutionId | None]:
+    """What waits at the end of a chain, latest first, and the one before that; read strongly."""
+    waiting: list[Execution] = []
     for row in _newest_rows(ports, job):
         if row.state is not State.SCHEDULED:
-            return _end(job, armed, row)
-        # What the job does not plan any more will never run.
-        armed = row if job.produces(row) else armed
-    return _end(job, armed, None)
-
-
-def _end(job: Job, armed: Execution | None, claimed: Execution | None) -> End:
-    latest = claimed.id if claimed else None
-    if job.overlap is OverlapPolicy.ALLOW:
-        # Its executions name no predecessor: what follows them can follow the latest.
-        return End(armed=None, last=job.tail or latest)
-    if armed is not None:
-        return End(armed=armed, last=armed.predecessor)
-    return End(armed=None, last=job.tail or latest)
+            return waiting, row.id
+        waiting.append(row)
+    return waiting, None
 
 
 def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:

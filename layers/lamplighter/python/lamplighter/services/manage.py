@@ -157,7 +157,7 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
     slot = after.next_after(after.since)
     is_chain = after.overlap is not OverlapPolicy.ALLOW
     for _ in range(_TRIES):
-        end = chain.end_of(ports, before) if is_chain else chain.NO_END
+        end = chain.end_for(ports, before, after, slot) if is_chain and slot else chain.NO_END
         first = _first(after, slot, end)
         # What comes next follows the first occurrence; where there is none, the tail stays.
         tail = before.tail if first is None else None

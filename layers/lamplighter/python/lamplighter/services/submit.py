@@ -167,7 +167,7 @@ def look(ports: Ports, first: Execution, job: Job | None) -> None:
         return
     timers.keep_in_sight(ports, first, now)
     links = [timers.link_of(job, first)] if job else []
-    following = timers.arm_chains(ports, links, decided_at=now)
+    following = timers.arm_chains(ports, links, decided_at=now, directly=True)
     timers.send(ports, [timers.outgoing(row) for row in (first, *following)])
 
 

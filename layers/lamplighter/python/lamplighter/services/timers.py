@@ -88,6 +88,7 @@ def arm_chains(
     decided_at: datetime,
     passed: Passed = inside,
     swept: Passed = late,
+    directly: bool = False,
 ) -> Sequence[Execution]:
     """Make each link's successors until one lies where dispatch has not been.
 
@@ -100,13 +101,20 @@ def arm_chains(
     already and has been claimed or sent directly is left to itself, but its own successor is
     armed all the same.
 
+    `directly` is the API's: what it finds inside the line it marks so. It may die before it
+    armed what comes after; should the row have run by then, by a message of an earlier version,
+    the mark has the sweep look (P2).
+
     A row whose place the sweep may have left behind gets a check first: should we die before
     we send it, nothing else would come by it any more (P7).
     """
     due: list[Execution] = []
     while following := [*_successors(ports, links, decided_at)]:
         now = ports.clock.now()
-        planned = [_occurrence(link, slot, found, now) for link, slot, found in following]
+        planned = [
+            _occurrence(link, slot, found, now, directly=directly)
+            for link, slot, found in following
+        ]
         if out_of_sight := [row for row in planned if swept(row, now)]:
             again_at = now + CHECK_SCHEDULED_AGAIN
             ports.executions.point([check(row, again_at) for row in out_of_sight])
@@ -117,7 +125,11 @@ def arm_chains(
             for (link, *_), row in zip(following, made, strict=True)
             if passed(row, decided_at)
         ]
-        due += [row for _, row in behind if row.state is State.SCHEDULED and not row.sent_directly]
+        due += [
+            row
+            for _, row in behind
+            if row.state is State.SCHEDULED and (directly or not row.sent_directly)
+        ]
         links = [link_of(job, row) for job, row in behind]
     return due
 
@@ -133,11 +145,13 @@ def _successors(
             yield link, found.slot, found
 
 
-def _occurrence(link: Link, slot: datetime, found: Successor, now: datetime) -> Execution:
+def _occurrence(
+    link: Link, slot: datetime, found: Successor, now: datetime, *, directly: bool
+) -> Execution:
     return link.job.occurrence(
         slot,
         now=now,
-        sent_directly=False,
+        sent_directly=directly and is_inside(link.job.run_at(slot), now),
         predecessor=link.execution,
         caught_up=found.caught_up,
     )
