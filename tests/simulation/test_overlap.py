@@ -350,3 +350,22 @@ def test_what_an_earlier_version_armed_far_ahead_is_not_taken_for_the_next() -> 
     system.run_for(MINUTE)
 
     assert violations_but_what_goes_on(system) == []
+
+
+@pytest.mark.parametrize("policy", OverlapPolicy)
+def test_a_slot_that_was_cancelled_before_an_edit_does_not_end_the_chain_after_it(
+    policy: OverlapPolicy,
+) -> None:
+    system, job = hourly(lasts=timedelta(0))
+    manage.edit(system.ports, OWNER, job.id, lambda job: replace(job, overlap=policy))
+    armed = max(system.world.tables.executions)
+    cancel.cancel(system.ports, OWNER, armed)
+    ten = every("10 minutes")(job.id, job.created_at)
+    manage.edit(system.ports, OWNER, job.id, lambda job: replace(job, schedule=ten))
+    system.run_for(timedelta(hours=2))
+
+    assert violations_but_what_goes_on(system) == []
+    # Twelve slots, but for the one that its owner had cancelled.
+    runs = [run for run in system.runs if run.started_at < START + timedelta(minutes=121)]
+    assert len(runs) == 11
+    assert armed not in {run.execution_id for run in runs}

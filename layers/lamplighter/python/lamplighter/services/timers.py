@@ -5,7 +5,7 @@ by whoever put it) and P2 (an occurrence is sent or made final only once its suc
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lamplighter.core.buckets import ExecutionId, check_position, retry_position
@@ -120,18 +120,33 @@ def arm_chains(
             ports.executions.point([check(row, again_at) for row in out_of_sight])
         made = ports.executions.put(planned)
         decided_at = ports.clock.now()
-        behind = [
-            (link.job, row)
-            for (link, *_), row in zip(following, made, strict=True)
-            if passed(row, decided_at)
-        ]
+        met = [(link, row) for (link, *_), row in zip(following, made, strict=True)]
         due += [
             row
-            for _, row in behind
-            if row.state is State.SCHEDULED and (directly or not row.sent_directly)
+            for _, row in met
+            if row.state is State.SCHEDULED
+            and (directly or not row.sent_directly)
+            and passed(row, decided_at)
         ]
-        links = [link_of(job, row) for job, row in behind]
+        links = [
+            link_of(link.job, row) if _is_of(link, row) else _beyond(link, row)
+            for link, row in met
+            if passed(row, decided_at) or not _is_of(link, row)
+        ]
     return due
+
+
+def _is_of(link: Link, row: Execution) -> bool:
+    """Whether a row that is there now is one of this chain.
+
+    Else an earlier version's, of which something has come: its owner had cancelled it ahead.
+    """
+    return row.job_version >= link.job.version
+
+
+def _beyond(link: Link, row: Execution) -> Link:
+    """The place behind a row that takes a slot of the chain and is not in it."""
+    return replace(link, slot=row.scheduled_for)
 
 
 def _successors(
