@@ -47,9 +47,11 @@ class CountingExecutions(MemoryExecutions):
 
     rows_asked_for = 0
 
-    def get_many(self, ids: Collection[ExecutionId]) -> Mapping[ExecutionId, Execution]:
+    def get_many(
+        self, ids: Collection[ExecutionId], *, strongly: bool = False
+    ) -> Mapping[ExecutionId, Execution]:
         self.rows_asked_for += len(ids)
-        return super().get_many(ids)
+        return super().get_many(ids, strongly=strongly)
 
 
 def failing(times: int) -> Callable[[Claimed], Outcome]:

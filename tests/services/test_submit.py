@@ -22,7 +22,7 @@ def world() -> MemoryWorld:
     return MemoryWorld()
 
 
-def key(value: str, fingerprint: str = "body") -> IdempotencyKey:
+def key(value: str, fingerprint: str = "body") -> IdempotencyKey[Created]:
     return IdempotencyKey(key=value, fingerprint=fingerprint, render=lambda made: made.job_id)
 
 

@@ -164,7 +164,7 @@ def test_a_page_redone_after_a_day_runs_one_occurrence_for_the_day() -> None:
 def test_replaying_a_create_in_an_outage_adds_no_run(replays: int) -> None:
     system = a_system(shards=1, partitions=1)
     system.ticking = False
-    key = submit.IdempotencyKey(key="k", fingerprint="f", render=lambda _: "{}")
+    key = submit.IdempotencyKey[submit.Created](key="k", fingerprint="f", render=lambda _: "{}")
     new = new_job(schedule=every("10 minutes"))
     submit.submit(system.ports, new, key)
     for _ in range(replays):
