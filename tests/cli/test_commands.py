@@ -173,6 +173,32 @@ def test_a_job_is_changed_field_by_field(terminal: Terminal, world: MemoryWorld)
     assert (job.spec.payload.text, job.spec.task) == ("[1,null]", "NaN")
 
 
+def test_a_job_is_paused_and_resumed(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job(schedule=cron("0 2 * * *")))
+
+    paused = terminal.type("jobs", "pause", made.job_id)
+    refused = terminal.type("jobs", "resume", made.job_id, "--if-match", "1")
+    resumed = terminal.type("jobs", "resume", made.job_id, "--if-match", "2")
+
+    assert paused.stdout == f"{made.job_id} is at version 2, PAUSED\n"
+    assert (refused.exit_code, "version 2" in refused.stderr) == (2, True)
+    assert resumed.stdout == f"{made.job_id} is at version 3\n"
+
+
+def test_what_had_begun_before_a_pause_is_named(terminal: Terminal, world: MemoryWorld) -> None:
+    made = created(world.ports(), new_job(schedule=cron("* * * * *")))
+    world.pass_time(timedelta(seconds=60))
+    (message, *_) = world.queue.receive()
+    assert isinstance(begin(world.ports(), message, worker="worker"), Claimed)
+
+    result = terminal.type("jobs", "pause", made.job_id, "--if-match", "1")
+
+    assert result.stdout.splitlines() == [
+        f"{made.job_id} is at version 2, PAUSED",
+        f"{message.message.execution_id} had begun and runs as before",
+    ]
+
+
 def test_a_job_is_changed_by_a_file(terminal: Terminal, world: MemoryWorld, tmp_path: Path) -> None:
     made = created(world.ports(), new_job(schedule=cron("0 2 * * *")))
     file = tmp_path / "patch.json"

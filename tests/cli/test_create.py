@@ -24,7 +24,8 @@ def test_a_job_is_created_with_its_fields(terminal: Terminal, world: MemoryWorld
 
     assert ended.exit_code == 0
     job = made(world, ended.output)
-    assert ended.output == f"{job['job_id']} created\n"
+    (first,) = world.tables.executions
+    assert ended.output == f"{job['job_id']} created\n{first} is its execution\n"
     assert (job["task"], job["payload"], job["name"]) == ("echo", {"to": "ä"}, "7a")
     assert job["rate"] == "1 hour"
 

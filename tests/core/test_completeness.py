@@ -170,6 +170,8 @@ class TestAReason:
 
         assert late is not None
         assert group_of(late.reason) == "deadline"
+        until = row(job, 1).run_at + job.catch_up.window
+        assert late.reason == f"not started by its deadline, {format_instant(until)}"
 
     def test_of_an_overlap(self) -> None:
         met = turn(OverlapPolicy.SKIP, row(a_job(), 1))

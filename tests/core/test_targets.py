@@ -72,26 +72,36 @@ def test_a_host_that_is_not_public_is_blocked_at_create(scheme: str, host: str) 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("file:///etc/passwd", "not https://"),
-        ("gopher://svc.example.com/", "not https://"),
-        ("//svc.example.com/", "not https://"),
-        ("svc.example.com", "not https://"),
-        ("", "not https://"),
+        ("file:///etc/passwd", "not http:// or https://"),
+        ("gopher://svc.example.com/", "not http:// or https://"),
+        ("//svc.example.com/", "not http:// or https://"),
+        ("svc.example.com", "not http:// or https://"),
+        ("", "not http:// or https://"),
         ("https://good.example@169.254.169.254/", "a user's name"),
         ("https://me:secret@svc.example.com/", "a user's name"),
         ("https://svc.example.com/#part", "a fragment"),
-        ("http://good.example\\@169.254.169.254/", "not https://host"),
-        ("https://\uff11\uff16\uff19.254.169.254/", "not https://host"),
-        ("https://\u2460\u2461\u2466.0.0.1/", "not https://host"),
-        ("https://svc.example.com/\u00e4", "not https://host"),
-        ("https://svc.example.com/a b", "not https://host"),
-        ("https://svc.example.com/\r\nHost: x", "not https://host"),
-        ("https://svc.example.com/\n", "not https://host"),
-        (" https://svc.example.com/", "not https://"),
-        ("https://svc.example.com:/", "not https://host"),
-        ("https://svc.example.com:443443/", "not https://host"),
-        ("https://%31%32%37.0.0.1/", "not https://host"),
-        ("https:///path", "not https://host"),
+        ("http://good.example\\@169.254.169.254/", "not http(s)://host"),
+        ("https://\uff11\uff16\uff19.254.169.254/", "U+FF11 is not ASCII"),
+        ("https://\u2460\u2461\u2466.0.0.1/", "U+2460 is not ASCII"),
+        ("https://svc.example.com/\u00e4", "U+00E4 is not ASCII"),
+        ("https://svc.example.com/a b", "not http(s)://host"),
+        ("https://svc.example.com/\r\nHost: x", "not http(s)://host"),
+        ("https://svc.example.com/\n", "not http(s)://host"),
+        (" https://svc.example.com/", "not http:// or https://"),
+        ("https://svc.example.com:/", "not http(s)://host"),
+        ("https://svc.example.com:443443/", "not http(s)://host"),
+        ("https://%31%32%37.0.0.1/", "not http(s)://host"),
+        ("https:///path", "not http(s)://host"),
+        # What ignores case takes these for an s and a k (U+017F, U+212A), and others for more.
+        ("http\u017f://x.example/", "U+017F is not ASCII"),
+        ("https://\u017fvc.example/", "U+017F is not ASCII"),
+        ("https://x.example/\u017f", "U+017F is not ASCII"),
+        ("https://x.example/?\u017f=1", "U+017F is not ASCII"),
+        ("https://\u212a.example/", "U+212A is not ASCII"),
+        ("https://\u212a\u017f/", "U+212A is not ASCII"),
+        ("https://x.example/\u212a", "U+212A is not ASCII"),
+        ("https://x.example/?k=\u212a", "U+212A is not ASCII"),
+        ("https://x.example:\u0663\u0663\u0663\u0663/", "U+0663 is not ASCII"),
         ("https://svc.example.com/" + "a" * 2048, "longer than 2048"),
     ],
 )
@@ -99,6 +109,23 @@ def test_a_url_that_parsers_might_read_differently_is_refused(url: str, reason: 
     fault = refused(url)
 
     assert (fault.field, fault.reason[: len(reason)]) == ("target.url", reason)
+
+
+def test_no_letter_but_those_of_ascii_is_in_a_url() -> None:
+    for code in (*range(0x80, 0x3000), *range(0xFF00, 0x10000), 0x1D5C4, 0xE0061):
+        for url in (f"https://{chr(code)}.example/", f"https://x.example/{chr(code)}"):
+            with pytest.raises(Rejected) as found:
+                HttpTarget(url=url)
+            assert found.value.reason.startswith(f"U+{code:04X} is not ASCII")
+
+
+def test_the_schemes_that_are_named_are_those_that_are_allowed() -> None:
+    for rules, said in [(ACME, "not https://"), (OPEN, "not http:// or https://")]:
+        with pytest.raises(Rejected) as found:
+            rules.check_scheme("ftp://svc.example.com/")
+
+        assert found.value.reason == said
+        rules.check_scheme("https://svc.example.com/")
 
 
 def test_nobody_may_call_anything_unless_owners_are_named() -> None:

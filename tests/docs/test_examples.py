@@ -5,14 +5,24 @@ The README's shell lines run against the product itself, in tests/local/test_run
 
 import ast
 import re
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
+import lamplighter.client
 from lamplighter.cli.main import app
+from lamplighter.client.http import Client
+from lamplighter.core.model import JobStatus
+from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.sim.system import System
 from lamplighter.tasks.registry import TASKS
+from tests.client.test_payloads import API, Network
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -57,6 +67,55 @@ def test_a_task_in_an_example_registers_and_takes_its_payload(
 
 def test_the_readme_has_a_task() -> None:
     assert "README.md 1" in TASKS_SHOWN
+
+
+def test_what_the_client_is_shown_to_do_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MemoryWorld(clock=VirtualClock(datetime(2026, 7, 13, 12, tzinfo=UTC)))
+    system, network = System(world=world), Network(world=world)
+    here = partial(Client, transport=httpx.MockTransport(network.answer))
+    monkeypatch.setattr(lamplighter.client, "Client", here)
+    monkeypatch.setenv("LAMPLIGHTER_URL", API)
+    monkeypatch.setenv("LAMPLIGHTER_TOKEN", "acme")
+    said: dict[str, Any] = {}
+
+    for name, code in PYTHON.items():
+        if name.startswith("docs/client.md "):
+            exec(compile(code, name, "exec"), said)
+            system.run_for(timedelta(seconds=1))
+
+    assert said["run"]["trigger"] == "MANUAL"
+    assert len(said["made"]["runs"]) == 1
+    assert said["again"]["execution_id"] in {run.execution_id for run in system.runs}
+    assert said["job"]["task"] == "echo"
+    assert world.tables.jobs[said["job_id"]].status is JobStatus.DELETED
+
+
+def test_the_page_on_the_client_names_all_that_it_can() -> None:
+    methods = {name for name in vars(Client) if not name.startswith("_")}
+
+    assert {name for name in methods if not re.search(rf"\b{name}\b", PAGES["docs/client.md"])} == set()
+
+
+def curls(text: str) -> list[str]:
+    """The calls of curl in a page's shell lines, each with the lines that it goes on in."""
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return [call for block in blocks for call in re.findall(r"\bcurl (?:.*\\\n)*.*", block)]
+
+
+CURLS = {f"{name}: {call}": call for name, text in PAGES.items() for call in curls(text)}
+
+
+@pytest.mark.parametrize("call", CURLS.values(), ids=CURLS)
+def test_a_curl_that_sends_json_says_that_it_does(call: str) -> None:
+    sends = re.search(r" (-d|--data\S*|--json)[ =]", call) is not None
+
+    assert not sends or "Content-Type: application/json" in call
+
+
+def test_curls_with_a_body_are_found() -> None:
+    found = {name.partition(":")[0] for name, call in CURLS.items() if " -d " in call}
+
+    assert {"docs/api.md", "docs/deploy.md", "docs/targets.md"} <= found
 
 
 def test_every_target_of_make_that_a_page_names_exists() -> None:

@@ -329,6 +329,84 @@ class TestARecurringJob:
         patched(acme, made, task="echo")
         assert "target" not in shown(acme, made)
 
+    def test_a_mask_in_a_query_stands_for_the_secret_whatever_else_changes(
+        self, world: MemoryWorld
+    ) -> None:
+        acme = caller(world, http=HTTP)
+        url = "https://x.example/a?token=t&b=1&token=u&api_key=v"
+        made = acme.post(
+            "/v1/jobs", {"rate": "1 hour", "target": {"kind": "http", "url": url}}
+        ).json
+
+        for asked, stored in {
+            "https://x.example/a?token=***&b=2&token=***": "/a?token=t&b=2&token=u",
+            "https://x.example/z?b=3&token=***": "/z?b=3&token=t",
+            "https://x.example/z?token=w&b=***": "/z?token=w&b=***",
+        }.items():
+            patched(acme, made, target={"url": asked})
+
+            (job,) = world.tables.jobs.values()
+            assert job.spec.target is not None
+            assert job.spec.target.place.path == stored
+
+    @pytest.mark.parametrize(
+        ("target", "field", "reason"),
+        [
+            ({"url": "https://x.example/a?key=***"}, "url", "there is none for key"),
+            ({"url": "https://x.example/a?token=***&token=***"}, "url", "there is none for token"),
+            ({"headers": {"x-token": "***"}}, "headers.x-token", "there is none"),
+            ({"url": "https://y.example/?token=***"}, "url", "secret token is not sent"),
+            ({"url": "https://y.example/"}, "url", "secret Authorization, X-Key is not sent"),
+            ({"url": "https://x.example:8443/"}, "url", "secret Authorization, X-Key"),
+            ({"url": "http://x.example/"}, "url", "secret Authorization, X-Key"),
+            (
+                {"url": "https://y.example/", "headers": {"Authorization": "***", "X-Key": "n"}},
+                *("url", "secret Authorization is not sent"),
+            ),
+            (
+                {"url": "https://y.example/", "headers": {"authorization": "n", "X-Key": None}},
+                *("url", "secret Authorization is not sent"),
+            ),
+        ],
+    )
+    def test_a_secret_goes_to_no_other_host_than_it_was_given_for(
+        self, world: MemoryWorld, target: Document, field: str, reason: str
+    ) -> None:
+        acme = caller(world, http=HTTP)
+        headers = {"Authorization": "a", "X-Key": "b", "X-A": "c"}
+        stored = {"kind": "http", "url": "https://x.example/a?token=t", "headers": headers}
+        made = acme.post("/v1/jobs", {"rate": "1 hour", "target": stored}).json
+
+        answer = acme.patch(path(made), {"target": target})
+
+        assert answer.status == 400
+        (fault,) = answer.json["errors"]
+        assert fault["field"] == f"target.{field}"
+        assert reason in fault["reason"]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Authorization": "a", "X-Key": "new"},
+            {"Authorization": None, "X-Key": None},
+            None,
+        ],
+    )
+    def test_another_host_is_called_with_what_it_was_given_itself(
+        self, world: MemoryWorld, headers: Document | None
+    ) -> None:
+        acme = caller(world, http=HTTP)
+        stored = {"Authorization": "a", "X-Key": "b"}
+        target = {"kind": "http", "url": "https://x.example/a?token=t", "headers": stored}
+        made = acme.post("/v1/jobs", {"rate": "1 hour", "target": target}).json
+
+        patched(acme, made, target={"url": "https://y.example/?token=n", "headers": headers})
+
+        (job,) = world.tables.jobs.values()
+        assert job.spec.target is not None
+        given = {name: value for name, value in (headers or {}).items() if value}
+        assert (dict(job.spec.target.headers), job.spec.target.place.host) == (given, "y.example")
+
     def test_takes_either_name_of_its_misfire_policy(self, acme: Caller) -> None:
         made = acme.create(**RECURRING)
 

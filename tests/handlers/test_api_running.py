@@ -417,3 +417,12 @@ class TestNobodyElse:
         answer = acme.send(event("GET", path, claims=acme.claims))
 
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+def test_a_backfill_is_not_spread_where_slots_wait_for_each_other(acme: Caller) -> None:
+    job = acme.create(cron="0 * * * *")
+
+    answer = backfill(acme, job, spread_seconds=60)
+
+    assert (answer.status, answer.fields) == (400, {"spread_seconds"})
+    assert "SKIP" in answer.json["errors"][0]["reason"]

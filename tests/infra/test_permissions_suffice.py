@@ -324,6 +324,8 @@ def story(stack: Stack) -> Calls:
     stack.request("DELETE", f"/v1/jobs/{deleted['job_id']}")
     stack.request("DELETE", f"/v1/jobs/{lost['job_id']}")
     stack.pause_resume_and_edit(changed)
+    # Another time: its first slot takes the place of another row, which must still wait.
+    stack.request("PATCH", f"/v1/jobs/{changed['job_id']}", {"rate": "1 hour"})
     for patch in ({"task": "flaky"}, {"run_at": "2031-01-01T00:00:00Z"}, {"queue": "bulk"}):
         stack.request("PATCH", f"/v1/jobs/{moved['job_id']}", patch)
 

@@ -1,6 +1,6 @@
 """Running slots of the past: those of an interval, each once, and what is left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,7 @@ from lamplighter.core.outcome import Failed
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.core.schedule import parse
 from lamplighter.core.status import Status
-from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
 from lamplighter.services import manage
 from lamplighter.services.backfill import Asked, Backfill, Key, backfill, planned
@@ -138,7 +138,7 @@ class TestTheSlots:
         assert slots_of(planned(ports, OWNER, job.id, Asked(start=START, end=now)).rows) == [
             *range(12)
         ]
-        with pytest.raises(Rejected, match="to: after 2026-01-01T12:00:00"):
+        with pytest.raises(Rejected, match="to: later than now, 2026-01-01T12:00:00"):
             backfill(ports, OWNER, job.id, Asked(start=START, end=now + SECOND))
 
     def test_more_than_asked_for_are_refused_and_never_cut(
@@ -304,6 +304,34 @@ class TestWhatIsThere:
         found = planned(ports, OWNER, job.id, hours(11, 14))
 
         assert slots_of(found.rows) == [11, 12]
+
+    def test_is_looked_for_where_the_version_of_then_had_it(
+        self, system: System, ports: Ports
+    ) -> None:
+        job_id = created(ports, new_job(schedule=cron("* * * * *"))).job_id
+        system.run_for(30 * MINUTE + SECOND)
+        for seconds in range(60, 85):
+            manage.edit(ports, OWNER, job_id, to_window(timedelta(seconds=seconds)))
+            system.world.clock.sleep(SECOND)
+        asked: list[int] = []
+
+        class Counting(MemoryExecutions):
+            def get_many(
+                self, ids: Collection[ExecutionId], *, strongly: bool = False
+            ) -> Mapping[ExecutionId, Execution]:
+                asked.append(len(ids))
+                return super().get_many(ids, strongly=strongly)
+
+        counting = replace(ports, executions=Counting(system.world.tables))
+        found = planned(counting, OWNER, job_id, hours(0, 12.5, most=1000))
+
+        assert len(found.left) == 29
+        assert len(found.rows) == 12 * 60 + 1
+        assert sum(asked) < 100
+
+
+def to_window(window: timedelta) -> manage.Change:
+    return lambda job: replace(job, schedule=replace(job.schedule, flexible_window=window))
 
 
 def in_state(row: Execution, state: State) -> Execution:

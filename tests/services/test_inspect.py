@@ -10,13 +10,13 @@ import pytest
 from lamplighter.core.buckets import ExecutionId, JobId, execution_of
 from lamplighter.core.errors import NotFound
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Execution, MisfirePolicy, Owner
+from lamplighter.core.model import Execution, Job, MisfirePolicy, Owner, Payload
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.core.status import Status
 from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
-from lamplighter.services import inspect
+from lamplighter.services import inspect, manage
 from lamplighter.services.execute import Claimed, begin
 from lamplighter.services.inspect import Executions, OneOff, Recurring, Wanted
 from lamplighter.sim.faults import Call, When, interposed
@@ -121,6 +121,22 @@ class TestAnExecution:
         first = created(ports, new_job(schedule=schedule, payload=large)).first
 
         assert seen(ports, first.id).payload == large
+
+    def test_keeps_the_payload_that_it_ran_by_whatever_its_job_is_edited_to(
+        self, system: System, ports: Ports
+    ) -> None:
+        made = created(ports, new_job(schedule=cron("* * * * *"), payload='"old"'))
+        system.run_for(2 * MINUTE)
+
+        def renew(job: Job) -> Job:
+            return replace(job, spec=replace(job.spec, payload=Payload.of('"new"')))
+
+        manage.edit(ports, OWNER, made.job_id, renew)
+        rows = [one.row for one in inspect.job(ports, OWNER, made.job_id).executions]
+        waiting = [row for row in rows if not row.is_final]
+
+        assert seen(ports, made.first.id).payload == '"old"'
+        assert {seen(ports, row.id).payload for row in waiting} == {'"new"'}
 
     def test_whose_definition_is_gone_is_shown_without_a_payload(
         self, world: MemoryWorld, ports: Ports

@@ -369,7 +369,7 @@ def backfill_that_is_spread_past_the_line() -> tuple[System, UseCase]:
 
 
 def backfill_one_after_the_other() -> tuple[System, UseCase]:
-    return backfilled(spread=10 * MINUTE, overlap=OverlapPolicy.SKIP)
+    return backfilled(spread=timedelta(0), overlap=OverlapPolicy.SKIP)
 
 
 def backfilled(

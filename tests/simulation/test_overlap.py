@@ -369,3 +369,41 @@ def test_a_slot_that_was_cancelled_before_an_edit_does_not_end_the_chain_after_i
     runs = [run for run in system.runs if run.started_at < START + timedelta(minutes=121)]
     assert len(runs) == 11
     assert armed not in {run.execution_id for run in runs}
+
+
+@pytest.mark.parametrize("policy", NO_ALLOW)
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_pause_and_a_resume_before_the_next_slot_leave_nothing_in_its_own_way(
+    policy: OverlapPolicy, times: int
+) -> None:
+    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    schedule = every("8 hours")
+    made = created(system.ports, new_job(schedule=schedule, overlap=policy)).job
+    assert made is not None
+    system.run_for(MINUTE)
+    for _ in range(times):
+        manage.pause(system.ports, OWNER, made.id)
+        by_hand(system, made)
+        manage.resume(system.ports, OWNER, made.id)
+
+    asked = by_hand(system, made)
+    system.run_for(timedelta(hours=17))
+
+    assert asked.state is State.SUCCEEDED
+    slots_run = [run for run in system.runs if run.execution_id != asked.id]
+    assert len(slots_run) == 2 + times
+    assert violations_but_what_goes_on(system) == []
+
+
+@pytest.mark.parametrize("policy", NO_ALLOW)
+def test_a_minutely_job_goes_on_after_a_minute_s_pause(policy: OverlapPolicy) -> None:
+    system = minutely(policy, lasts=timedelta(0))
+    system.run_until(FIRST_SLOT + 3 * MINUTE + 6 * SECOND)
+    (job,) = system.world.tables.jobs.values()
+    manage.pause(system.ports, OWNER, job.id)
+    system.run_for(MINUTE)
+    manage.resume(system.ports, OWNER, job.id)
+    system.run_until(FIRST_SLOT + 10 * MINUTE + SECOND)
+
+    assert started(system, 20 * MINUTE) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert violations_but_what_goes_on(system) == []

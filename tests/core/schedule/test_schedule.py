@@ -487,6 +487,10 @@ def test_an_interval_below_the_owner_s_minimum_is_refused() -> None:
         ),
         (
             {"cron": "0 0 * * *", "end_at": START - DAY},
+            *("end_at", "in the past, before 2026-01-01T00:00:00.000Z"),
+        ),
+        (
+            {"cron": "0 12 * * *", "end_at": START + DAY / 4},
             *("end_at", "earlier than the first occurrence after 2026-01-01T00:00:00.000Z, 2026-0"),
         ),
         (

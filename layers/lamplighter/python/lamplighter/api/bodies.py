@@ -114,6 +114,11 @@ _JSON_TYPES: Final = {
     "bool_type": "true or false",
 }
 """What a value should be, by what pydantic calls it not to be."""
+_BOUNDS: Final = {
+    "greater_than_equal": "less than",
+    "less_than_equal": "more than",
+}
+"""The same of a number that is outside its bounds."""
 _SOME_JOB: Final = JobId("any")
 """What `H` hashes while a body is only read; no text is right for one job and not for another."""
 
@@ -479,6 +484,7 @@ def what_of(body: JobBody, *, owner: Owner, http: HttpRules) -> What:
             return What(task=body.target.name)
         case "http":
             _check_fields(body.target, needs="url", takes=("method", "headers"))
+            http.check_scheme(body.target.url)
             target = _http_target(body.target)
             http.check(target, owner=owner)
             return What(task=target.task_name, target=target)
@@ -506,7 +512,7 @@ def read(model: type[Model], value: object, *, unknown: str = "unknown field") -
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
+        found = error.errors(include_url=False)
         raise Faults([_fault(model, one, unknown) for one in found[:FAULTS_NAMED]]) from None
 
 
@@ -560,6 +566,11 @@ def _fault(model: type[Body], error: Mapping[str, Any], unknown: str) -> Rejecte
             value, reason = error["input"], f"{unknown}{_hint(model, path)}"
         case kind if kind in _JSON_TYPES:
             value, reason = error["input"], f"not {_JSON_TYPES[kind]}"
+        case kind if kind in _BOUNDS:
+            bound = next(iter(error["ctx"].values()))
+            value, reason = error["input"], f"{_BOUNDS[kind]} {bound:.15g}"
+        case "literal_error":
+            value, reason = error["input"], f"not {error['ctx']['expected']}"
         case _:
             value, reason = error["input"], str(error["msg"])
     return Rejected(field=".".join(path), value=value, reason=reason)
@@ -725,6 +736,9 @@ def _run_at(body: JobBody) -> datetime:
     is_wall_time = parse_timestamp("run_at", body.run_at).tzinfo is None
     if is_wall_time and "timezone" in body.model_fields_set:
         return _wall_time(body, "run_at")
+    if is_wall_time:
+        reason = "has no offset: end it with Z or +hh:mm, or give its timezone"
+        raise Rejected(field="run_at", value=body.run_at, reason=reason)
     return parse_instant("run_at", body.run_at)
 
 

@@ -21,7 +21,7 @@ from lamplighter.core.errors import Rejected
 from lamplighter.core.model import Execution, Job, Owner, Payload, Spec
 from lamplighter.core.schedule import Schedule, check, format_instant
 from lamplighter.core.status import Status
-from lamplighter.core.targets import NOBODY, HttpRules, HttpTarget
+from lamplighter.core.targets import MASK, NOBODY, HttpRules, HttpTarget, is_secret
 from lamplighter.ports import Ports
 from lamplighter.services import payloads
 from lamplighter.services.inspect import OneOff, Recurring, Seen
@@ -222,18 +222,45 @@ def _target(target: HttpTarget) -> Json:
 
 
 def _unmasked(patch: Json, target: HttpTarget) -> Json:
-    """A patch of a target, in which what is shown of a secret stands for the secret."""
+    """A patch of a target, in which what is shown of a secret stands for the secret.
+
+    Raises Rejected where it stands for none, and where a secret would go to another host.
+    """
     url, headers = patch.get("url"), patch.get("headers")
     shown, real = target.shown_headers, dict(target.headers)
     unmasked = dict(patch)
-    if url == target.shown_url:
-        unmasked["url"] = target.url
+    if isinstance(url, str):
+        unmasked["url"] = url = target.unmasked_url(url)
     if isinstance(headers, dict):
+        for name, value in headers.items():
+            if value == MASK and shown.get(name) != MASK and is_secret(name):
+                reason = f"{MASK} stands for a secret, and there is none: say it"
+                raise Rejected(field=f"target.headers.{name}", value=value, reason=reason)
         unmasked["headers"] = {
             name: real[name] if name in real and value == shown[name] else value
             for name, value in headers.items()
         }
+    if isinstance(url, str) and patch.get("kind") in {None, "http"}:
+        _check_secrets_stay(target, url, headers if "headers" in patch else {})
     return unmasked
+
+
+def _check_secrets_stay(target: HttpTarget, url: str, headers: object) -> None:
+    """Raises Rejected for a patch that has another host told what was meant for this one."""
+    try:
+        is_elsewhere = HttpTarget(url=url).origin != target.origin
+    except Rejected:
+        return  # No URL at all: refused as such when it is read.
+    if not is_elsewhere or not isinstance(headers, dict):
+        return
+    secret = [name for name, value in target.shown_headers.items() if value == MASK]
+    kept = [name for name in secret if headers.get(name, MASK) == MASK]
+    if kept:
+        reason = (
+            f"another scheme, host or port, to which the secret {', '.join(kept)} is not sent: "
+            "say its value anew, or null"
+        )
+        raise Rejected(field="target.url", value=url.partition("?")[0], reason=reason)
 
 
 def _replaced(name: str, patch: Json) -> bool:

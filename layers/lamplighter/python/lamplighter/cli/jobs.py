@@ -27,6 +27,10 @@ from lamplighter.core.limits import BACKFILL_MAX_SLOTS, BACKFILL_MAX_SPREAD, BAC
 app = typer.Typer(help="Create jobs, look at them, change and delete them.", no_args_is_help=True)
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
+IfMatch = Annotated[
+    int | None,
+    typer.Option(help="Only if this is still the job's version.", min=1, show_default=False),
+]
 
 
 @app.command("list")
@@ -81,6 +85,26 @@ def delete(
             # The API names its own parameter.
             raise fail(str(error).replace("mode=request", "--request"), REFUSED) from error
     typer.echo(f"deleted {job}")
+
+
+@app.command()
+def pause(
+    context: typer.Context, job: JobId, if_match: IfMatch = None, url: Url = HERE, token: Token = ""
+) -> None:
+    """Have a recurring job start nothing by its schedule, until it is resumed."""
+    with Surroundings.of(context).client(url, token) as client:
+        paused = client.pause(job, version=if_match)
+    _tell_revised(paused)
+
+
+@app.command()
+def resume(
+    context: typer.Context, job: JobId, if_match: IfMatch = None, url: Url = HERE, token: Token = ""
+) -> None:
+    """Have a paused job go on with its first slot after now; nothing is made up for."""
+    with Surroundings.of(context).client(url, token) as client:
+        resumed = client.resume(job, version=if_match)
+    _tell_revised(resumed)
 
 
 @app.command()
@@ -191,6 +215,9 @@ def create(
         accepted = client.create(body, key=key or None)
     what = "is there already" if accepted.is_replayed else "created"
     typer.echo(f"{accepted.job['job_id']} {what}")
+    if first := accepted.job.get("execution_id"):
+        # On a line of its own: the job's id stays the first word, and scripts read that.
+        typer.echo(f"{first} is its execution")
 
 
 def _payload(text: str) -> object:
@@ -223,10 +250,7 @@ def update(
         typer.FileText | None,
         typer.Option("--json", metavar="FILE", help="The fields as a JSON object; - reads here."),
     ] = None,
-    if_match: Annotated[
-        int | None,
-        typer.Option(help="Only if this is still the job's version.", min=1, show_default=False),
-    ] = None,
+    if_match: IfMatch = None,
     url: Url = HERE,
     token: Token = "",
 ) -> None:
@@ -238,8 +262,13 @@ def update(
         raise fail("nothing to change: give --set or --json", REFUSED)
     with Surroundings.of(context).client(url, token) as client:
         updated = client.update(job, fields, version=if_match)
-    typer.echo(f"{job} is at version {updated['version']}")
-    for execution in updated["in_flight"]:
+    _tell_revised(updated)
+
+
+def _tell_revised(job: Document) -> None:
+    is_paused = ", PAUSED" if job["status"] == "PAUSED" else ""
+    typer.echo(f"{job['job_id']} is at version {job['version']}{is_paused}")
+    for execution in job["in_flight"]:
         typer.echo(f"{execution} had begun and runs as before")
 
 

@@ -104,6 +104,14 @@ class Client:
         version = answer.headers.get("x-amz-version-id") if answer.is_success else None
         return {"key": granted["key"], **({"version_id": version} if version else {}), **said}
 
+    def preview(self, schedule: Document) -> Document:
+        """When a schedule would be due: `occurrences`, `explanation` and `tzdb_version`.
+
+        It has exactly one of `cron`, `rate` and `at`, and whatever else the API takes.
+        """
+        document: Document = self._send("POST", "/v1/schedules/preview", body=schedule).json()
+        return document
+
     def jobs(self, *, task: str | None = None) -> Iterator[Document]:
         """All jobs, newest first, a page at a time; those of one task."""
         return self._all("/v1/jobs", {"task": task} if task else {})
@@ -129,11 +137,21 @@ class Client:
         With the `version` that the job was read at, a change that somebody made since makes
         this Refused (412), and nothing is changed.
         """
-        headers = {} if version is None else {"if-match": f'"{version}"'}
         body = self._offloaded(patch, payloads.too_large_in_patch)
-        answer = self._send("PATCH", f"/v1/jobs/{id}", body=body, headers=headers)
+        answer = self._send("PATCH", f"/v1/jobs/{id}", body=body, headers=_matching(version))
         document: Document = answer.json()
         return document
+
+    def pause(self, id: str, *, version: int | None = None) -> Document:
+        """Have a recurring job start nothing by its schedule any more; the answer is the job.
+
+        `version` is as for `update`; to do it again changes nothing.
+        """
+        return self._revised(f"/v1/jobs/{id}/pause", version)
+
+    def resume(self, id: str, *, version: int | None = None) -> Document:
+        """Have a paused job go on with its first slot after now, as `pause`."""
+        return self._revised(f"/v1/jobs/{id}/resume", version)
 
     def delete(self, id: str, *, request: bool = False) -> None:
         """Delete a job: it makes no more executions.
@@ -256,6 +274,10 @@ class Client:
         rest = {name: value for name, value in body.items() if name != "payload"}
         return {**rest, "payload_ref": self.upload(content)}
 
+    def _revised(self, path: str, version: int | None) -> Document:
+        document: Document = self._send("POST", path, headers=_matching(version)).json()
+        return document
+
     def _all(self, path: str, query: Mapping[str, str]) -> Iterator[Document]:
         for page in self._parts(path, {"limit": str(_PAGE), **query}):
             yield from page["items"]
@@ -309,6 +331,10 @@ class Client:
 
 def _told(error: httpx.TransportError) -> str:
     return str(error) or type(error).__name__
+
+
+def _matching(version: int | None) -> Mapping[str, str]:
+    return {} if version is None else {"if-match": f'"{version}"'}
 
 
 def _keyed(key: str | None) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.model import Execution, Job, OnDeadline, Trigger
+from lamplighter.core.schedule import format_instant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ def overdue(row: Execution, job: Job | None, now: datetime) -> Overdue | None:
     is_skipped = spec is not None and spec.on_deadline is OnDeadline.SKIP
     return Overdue(
         event=Event.SKIP if is_skipped else Event.EXPIRE,
-        reason=f"not started by its deadline, {until.isoformat()}",
+        reason=f"not started by its deadline, {format_instant(until)}",
     )
 
 

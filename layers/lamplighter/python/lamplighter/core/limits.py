@@ -91,6 +91,7 @@ MAX_FLEXIBLE_WINDOW: Final = timedelta(days=1)  # EventBridge Scheduler: 1–1,4
 PREVIEW_MAX_OCCURRENCES: Final = 1000
 BACKFILL_SLOTS: Final = 100  # of one request, unless it names another number
 BACKFILL_MAX_SLOTS: Final = 1000  # written within the 15 s that an API has
+BACKFILL_MAX_READS: Final = 2000  # rows of the schedule that a request looks for
 BACKFILL_MAX_SPREAD: Final = timedelta(days=1)
 # A repeated request makes what a crash left out, until then: long before a row that ended is gone
 # (EXECUTION_KEPT), which would be made, and run, once more.

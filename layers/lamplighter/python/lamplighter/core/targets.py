@@ -5,6 +5,7 @@ the worker looks at the address that it connects to (`addresses.Reach`).
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,14 +21,15 @@ EVERYONE: Final = "*"
 MASK: Final = "***"
 
 # Nothing is left to a parser to make sense of: no user, no fragment, no escape in the host.
+# Without ASCII, IGNORECASE has ſ match an s, and the Kelvin sign a k.
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<target>(?:/[a-z0-9._~:/@!$&'()*+,;=%-]*)?(?:\?[a-z0-9._~:/?@!$&'()*+,;=%-]*)?)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
+_LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE | re.ASCII)
 # What some resolver takes for an IPv4 address: 2852039166, 0xA9FEA9FE, 127.1 (WHATWG URL, 3.5).
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE | re.ASCII)
 _HOST_MAX_CHARS: Final = 253  # RFC 1035, 2.3.4
 _PORTS: Final = {"http": 80, "https": 443}
 _FIRST_FREE_PORT: Final = 1024  # below lie mail, shells, directories: nothing that takes a job
@@ -104,6 +106,12 @@ class HttpTarget:
         )
 
     @property
+    def origin(self) -> tuple[str, str, int]:
+        """Who is called: scheme, host and port."""
+        place = self.place
+        return place.scheme, place.host, place.port
+
+    @property
     def task_name(self) -> str:
         """What stands for a task's name in lists, filters and metrics: `http:` and the host."""
         return f"http:{self.place.host}"[: limits.NAME_MAX_CHARS]
@@ -119,11 +127,39 @@ class HttpTarget:
         before, question_mark, query = self.url.partition("?")
         return before + question_mark + _PARAMETER.sub(_masked_parameter, query)
 
+    def unmasked_url(self, url: str) -> str:
+        """Another URL, in which a masked parameter has the value that this URL's has.
+
+        Where a name is there several times, they stand for each other in order. Raises
+        Rejected for a mask without a value, and at another origin: what is secret stays here.
+        """
+        before, question_mark, query = url.partition("?")
+        values: dict[str, list[str]] = {}
+        for found in _PARAMETER.finditer(self.url.partition("?")[2]):
+            values.setdefault(found[1], []).append(found[2])
+        seen: Counter[str] = Counter()
+
+        def unmasked(found: re.Match[str]) -> str:
+            name, value = found.groups()
+            number = seen[name]
+            seen[name] += 1
+            if value != MASK or not is_secret(name):
+                return found[0]
+            reason = f"{MASK} stands for a secret, and there is none for {name}: say it"
+            if number >= len(values.get(name, [])):
+                raise _rejected("url", url, reason)
+            if HttpTarget(url=before).origin != self.origin:
+                reason = f"another scheme, host or port, to which the secret {name} is not sent"
+                raise _rejected("url", url, f"{reason}: say its value anew")
+            return f"{name}={values[name][number]}"
+
+        return before + question_mark + _PARAMETER.sub(unmasked, query)
+
     @property
     def shown_headers(self) -> dict[str, str]:
         """The headers for their owner, values masked where the name says that they are secret."""
         return {
-            name: MASK if value and _SECRET.search(name) else value for name, value in self.headers
+            name: MASK if value and is_secret(name) else value for name, value in self.headers
         }
 
 
@@ -135,6 +171,12 @@ class HttpRules:
     """With `*` among them: everybody."""
     allow_http: bool = False
     reach: Reach = field(default_factory=Reach)
+
+    def check_scheme(self, url: str) -> None:
+        """Raises Rejected for a URL of which already the scheme is none that can be called."""
+        if url.isascii() and url.partition("://")[0].lower() not in _PORTS:
+            reason = "not http:// or https://" if self.allow_http else "not https://"
+            raise _rejected("url", url, reason)
 
     def check(self, target: HttpTarget, *, owner: str) -> None:
         """Raises Rejected for what nobody, or not this owner, may call from here."""
@@ -224,14 +266,17 @@ def _check_url(url: str) -> None:
 
 
 def _what_is_wrong(url: str) -> str:
+    if not url.isascii():
+        odd = next(character for character in url if not character.isascii())
+        return f"U+{ord(odd):04X} is not ASCII: a name is written as xn--…, all else as %XX"
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() not in _PORTS:
-        return "not https://"
+        return "not http:// or https://"
     if "@" in re.split(r"[/?#\\]", rest)[0]:
         return "a user's name or password does not belong into a URL: send a header"
     if "#" in rest:
         return "a fragment is never sent"
-    return "not https://host[:port]/path?query in the characters of RFC 3986, others as %XX"
+    return "not http(s)://host[:port]/path?query in the characters of RFC 3986, others as %XX"
 
 
 def _is_host(host: str) -> bool:
@@ -265,9 +310,14 @@ def _check_headers(headers: Sequence[tuple[str, str]]) -> None:
         seen.add(lower)
 
 
+def is_secret(name: str) -> bool:
+    """Whether the name of a header or a parameter says that its value is nobody's to see."""
+    return _SECRET.search(name) is not None
+
+
 def _masked_parameter(found: re.Match[str]) -> str:
     name, value = found.groups()
-    return f"{name}={MASK if _SECRET.search(name) else value}"
+    return f"{name}={MASK if is_secret(name) else value}"
 
 
 def _rejected(field: str, value: object, reason: str) -> Rejected:

@@ -58,6 +58,8 @@ def amend(
             raise WrongVersion(version=row.job_version)
         wanted = _wanted(ports, row, change(row))
         if wanted == row:
+            # An earlier call may have died between its write and its look (P1).
+            look(ports, row, None)
             return row
         now = from_ms(to_ms(ports.clock.now()))
         _reserve(ports, row, wanted, now=now)

@@ -5,7 +5,7 @@ with that key has the same executions made, those that a crash left out too.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -23,15 +23,15 @@ from lamplighter.core.buckets import (
 )
 from lamplighter.core.errors import Conflict, KeyReused, Rejected
 from lamplighter.core.lifecycle import FINAL, State
-from lamplighter.core.model import Execution, Job, Owner, Trigger
+from lamplighter.core.model import Execution, Job, OverlapPolicy, Owner, Trigger
+from lamplighter.core.schedule import format_instant
 from lamplighter.core.status import Status, status_of
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import KeyRecord, Ports
 from lamplighter.services import additional, admission, slots
 
 _CAME_TO_NOTHING: Final = FINAL - {State.SUCCEEDED}
-# An edit of the flexible window moves the rows of the same slots.
-_VERSIONS_LOOKED_AT: Final = 20
+_VERSIONS_LOOKED_AT: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +105,13 @@ def backfill(
 def planned(ports: Ports, owner: Owner, id: JobId, asked: Asked) -> Backfill:
     """What `backfill` would make now; nothing is written. Raises as it does."""
     job = additional.job_to_run(ports, owner, id)
+    if asked.spread and job.overlap is not OverlapPolicy.ALLOW:
+        # Until the last of them was due, each slot of the schedule would give way to it.
+        raise Rejected(
+            field="spread_seconds",
+            value=asked.spread.total_seconds(),
+            reason=f"only where overlap is allowed: by {job.overlap} one runs after the other",
+        )
     now = from_ms(to_ms(ports.clock.now()))
     wanted = _slots(job, asked, now)
     there = _executions_of(ports, job, wanted) if asked.skip_existing else {}
@@ -132,9 +139,10 @@ def planned(ports: Ports, owner: Owner, id: JobId, asked: Asked) -> Backfill:
 def _slots(job: Job, asked: Asked, now: datetime) -> Sequence[datetime]:
     """The slots of the interval, at most as many as asked for; else Rejected."""
     if asked.end > now:
-        raise Rejected(field="to", value=asked.end.isoformat(), reason=f"after {now.isoformat()}")
+        reason = f"later than now, {format_instant(now)}"
+        raise Rejected(field="to", value=format_instant(asked.end), reason=reason)
     if asked.start >= asked.end:
-        raise Rejected(field="from", value=asked.start.isoformat(), reason="not before to")
+        raise Rejected(field="from", value=format_instant(asked.start), reason="not before to")
     following = job.schedule.occurrences(asked.start - timedelta.resolution)
     inside = takewhile(lambda slot: slot < asked.end, following)
     found = [*islice(inside, asked.most + 1)]
@@ -149,13 +157,10 @@ def _executions_of(
 ) -> Mapping[datetime, Execution]:
     """Those of the slots that came to something or may still; eventually consistent.
 
-    Of what ran beside the schedule, the latest 1,000 are looked at.
+    Of what ran beside the schedule, the latest 1,000 are looked at; of what the schedule ran,
+    what the latest 200 versions planned, and no more than 2,000 rows.
     """
-    versions = {
-        version.schedule.flexible_window: version
-        for version in islice(slots.newest_versions(ports, job), _VERSIONS_LOOKED_AT)
-    }
-    ids = {version.occurrence_id(slot) for version in versions.values() for slot in wanted}
+    ids = {*islice(_planned_ids(ports, job, wanted), limits.BACKFILL_MAX_READS)}
     beside = ports.executions.additional_of(job.id, before=None, limit=limits.LIST_MAX_READS)
     of_slots = frozenset(wanted)
     return {
@@ -165,6 +170,23 @@ def _executions_of(
         and row.trigger is not Trigger.MANUAL
         and row.state not in _CAME_TO_NOTHING
     }
+
+
+def _planned_ids(ports: Ports, job: Job, wanted: Sequence[datetime]) -> Iterator[ExecutionId]:
+    """The ids that the slots have by the versions in force then, newest first.
+
+    An edit of the flexible window moves the rows of the slots that follow it.
+    """
+    end: datetime | None = None
+    for version in islice(slots.newest_versions(ports, job), _VERSIONS_LOOKED_AT):
+        if version.unreadable is None:
+            for slot in wanted:
+                if version.since < slot and (end is None or slot <= end):
+                    yield version.occurrence_id(slot)
+        if wanted and version.since < wanted[0]:
+            return
+        # One due while it was being replaced may have run by it still.
+        end = version.since + limits.MARGIN
 
 
 def _run(job: Job, slot: datetime, run_at: datetime, asked: Asked) -> additional.Run:

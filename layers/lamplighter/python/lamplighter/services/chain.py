@@ -12,7 +12,7 @@ from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import CHAIN_JOINS, CHAIN_SLOTS, DYNAMODB_BATCH_GET
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy
 from lamplighter.ports import KeyRecord, Ports
-from lamplighter.services import slots
+from lamplighter.services import slots, turns
 
 _TRIES: Final = 20
 
@@ -43,12 +43,12 @@ def end_of(ports: Ports, job: Job) -> End:
     """
     waiting, claimed = _read(ports, job)
     if armed := _first_planned(job, waiting):
-        return End(armed=armed, last=armed.predecessor)
+        return End(armed=armed, last=_live(ports, armed.predecessor))
     # Nothing of what waits is planned any more: it will never run, unless it is due and the
     # job is resumed before it is claimed.
     due = [row.id for row in waiting if row.run_at <= ports.clock.now()]
     before = waiting[-1].predecessor if waiting else claimed
-    return End(last=job.tail or next(iter(due), before))
+    return End(last=_live(ports, job.tail or next(iter(due), before)))
 
 
 def end_for(ports: Ports, before: Job, after: Job, slot: datetime) -> End:
@@ -61,11 +61,26 @@ def end_for(ports: Ports, before: Job, after: Job, slot: datetime) -> End:
     kept = [row for row in waiting if row.scheduled_for < slot and after.produces(row)]
     if kept:
         return End(last=max(kept, key=_slot).id)
-    if waiting and before.overlap is not OverlapPolicy.ALLOW:
-        armed = _first_planned(before, waiting) or waiting[-1]
-        return End(armed=armed, last=before.tail or armed.predecessor)
+    armed = _first_planned(before, waiting) or (waiting[-1] if waiting else None)
     # Executions that may overlap name no predecessor: what comes next follows the latest.
-    return End(last=before.tail or claimed)
+    is_chain = armed is not None and before.overlap is not OverlapPolicy.ALLOW
+    last = armed.predecessor if armed is not None and is_chain else claimed
+    return End(armed=armed, last=_live(ports, before.tail or last))
+
+
+def _live(ports: Ports, id: ExecutionId | None) -> ExecutionId | None:
+    """The nearest from here back that is still to end.
+
+    What has ended without a run is looked past now: a later version may bring it to life again,
+    and it would then wait for whoever followed it.
+    """
+    match turns.nearest(ports, id):
+        case None:
+            return None
+        case turns.Further(behind=behind):
+            return behind
+        case found:
+            return found.id
 
 
 def _first_planned(job: Job, waiting: Sequence[Execution]) -> Execution | None:
@@ -110,20 +125,11 @@ def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
 
 
 def _armable(ports: Ports, version: Job, *, now: datetime) -> Iterator[ExecutionId]:
-    """What a version may have armed by `now`, latest first.
-
-    Whoever cancels an occurrence ahead of its time arms the one after it, however far ahead.
-    """
+    """What a version may have armed by `now`, latest first."""
     if version.status is JobStatus.PAUSED or version.unreadable is not None:
         return
-    slot: datetime | None = slots.last_armable(version, now=now)
-    latest = slot
-    while slot is not None:
-        latest, row = slot, ports.executions.get(version.occurrence_id(slot))
-        is_over = row is not None and row.state is not State.SCHEDULED
-        slot = version.schedule.next(slot) if is_over else None
-    if latest is not None:
-        yield from (version.occurrence_id(slot) for slot in slots.until(version, latest))
+    latest = slots.latest_armed(ports, version, now=now)
+    yield from (version.occurrence_id(slot) for slot in slots.until(version, latest))
 
 
 def join(

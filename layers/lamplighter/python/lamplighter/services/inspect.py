@@ -162,12 +162,13 @@ place of what is not wanted."""
 
 
 def execution(ports: Ports, owner: Owner, id: ExecutionId) -> Seen:
-    """One execution with its payload; raises NotFound."""
+    """One execution with the payload that it ran by, or will; raises NotFound."""
     row = execution_row(ports, owner, id)
     spec = row.spec
     if spec is None:
         definition = ports.jobs.get(row.job_id)
-        spec = definition.spec if definition else None
+        version = slots.in_force(ports, row, definition) if definition else None
+        spec = version.spec if version else None
     return _with_payload(ports, row, spec)
 
 

@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from lamplighter.core.buckets import ExecutionId, JobId, execution_of, from_ms, to_ms
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    body_of,
+    execution_of,
+    from_ms,
+    to_ms,
+)
 from lamplighter.core.errors import ChainMoved, Conflict, VersionMoved, WrongVersion
 from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Owner
@@ -127,7 +135,7 @@ def _revise(
         if version not in {None, job.version}:
             raise WrongVersion(version=job.version)
         if (changed := change(job)) == job:
-            return Revised(job=job, in_flight=())
+            return _again(ports, job, reason=reason)
         now = from_ms(to_ms(ports.clock.now()))
         after = _numbered(job, changed, now=now)
         try:
@@ -137,6 +145,30 @@ def _revise(
         in_flight = _stop_what_was_armed(ports, job, revised, reason=reason, request=False)
         return Revised(job=revised, in_flight=in_flight)
     raise _too_fast(id)
+
+
+def _again(ports: Ports, job: Job, *, reason: str) -> Revised:
+    """The answer where nothing is to be changed: an earlier call may have died after its write.
+
+    So what follows that write is done again: the look (P1), and the end of what was armed.
+    """
+    slot = job.next_after(job.since)
+    first = ports.executions.get(job.occurrence_id(slot)) if slot else None
+    if first is not None and _is_to_come(ports, job, first):
+        look(ports, first, job)
+    versions = islice(slots.newest_versions(ports, job), 2)
+    in_flight = [
+        id
+        for version in versions
+        for id in _stop_what_was_armed(ports, version, job, reason=reason, request=False)
+    ]
+    return Revised(job=job, in_flight=[*dict.fromkeys(in_flight)])
+
+
+def _is_to_come(ports: Ports, job: Job, first: Execution) -> bool:
+    """Whether it waits; later than that, an outage lies between, which dispatch decides on."""
+    waits = first.state is State.SCHEDULED and first.job_version == job.version
+    return waits and ports.clock.now() - first.run_at <= job.catch_up.threshold
 
 
 def _numbered(before: Job, changed: Job, *, now: datetime) -> Job:
@@ -155,9 +187,11 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
     admission.check_growth(ports, before, after)
     keep_large_payload(ports, after.id, after.spec.payload, kept_until=None)
     slot = after.next_after(after.since)
-    is_chain = after.overlap is not OverlapPolicy.ALLOW
+    # Where the same slot is due at another time, what is armed must not be claimed meanwhile.
+    is_moved = before.schedule.flexible_window != after.schedule.flexible_window
+    is_looked_at = is_moved or after.overlap is not OverlapPolicy.ALLOW
     for _ in range(_TRIES):
-        end = chain.end_for(ports, before, after, slot) if is_chain and slot else chain.NO_END
+        end = chain.end_for(ports, before, after, slot) if slot and is_looked_at else chain.NO_END
         first = _first(after, slot, end)
         # What comes next follows the first occurrence; where there is none, the tail stays.
         tail = before.tail if first is None else None
@@ -198,7 +232,10 @@ def _stop_what_was_armed(
     """
     now = ports.clock.now()
     near = takewhile(lambda slot: slot > now - _BACK, slots.of_version(before, now=now))
-    ids = [before.occurrence_id(slot) for slot in islice(near, _MOST_SLOTS)]
+    ids = {before.occurrence_id(slot) for slot in islice(near, _MOST_SLOTS)}
+    if before.unreadable is None:
+        # What lies between this one and those near has ended.
+        ids.add(before.occurrence_id(slots.latest_armed(ports, before, now=now)))
     rows = [row for row in ports.executions.get_many(ids).values() if not row.is_final]
     for row in rows:
         if request or not (row.state is State.RUNNING or after.produces(row)):
@@ -207,12 +244,14 @@ def _stop_what_was_armed(
 
 
 def _beside_the_schedule(ports: Ports, id: JobId) -> Sequence[Execution]:
-    """Those of the latest that were run by hand, backfilled or replayed, and have not ended."""
-    ids = ports.executions.additional_of(id, before=None, limit=_MOST_SLOTS)
-    found = ports.executions.get_many(ids).values()
-    # That read is an eventual one, and what is written next depends on the row as it is.
-    read_again = (ports.executions.get(row.id) for row in found if not row.is_final)
-    return [row for row in read_again if row is not None and not row.is_final]
+    """Those that were run by hand, backfilled or replayed, and have not ended."""
+    waiting: list[Execution] = []
+    before: Position | None = None
+    while ids := ports.executions.additional_of(id, before=before, limit=_MOST_SLOTS):
+        found = ports.executions.get_many(ids, strongly=True).values()
+        waiting += (row for row in found if not row.is_final)
+        before = body_of(ids[-1])
+    return waiting
 
 
 def _too_fast(id: JobId) -> Conflict:

@@ -1,11 +1,10 @@
 """Running what has ended once more: a new execution beside the old one, which stays as it is."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from lamplighter.core.buckets import ExecutionId, execution_of, from_ms, to_ms
 from lamplighter.core.errors import Conflict, NotFound
-from lamplighter.core.model import Execution, Job, JobStatus, Owner, Payload, Spec, Trigger
+from lamplighter.core.model import Execution, JobStatus, Owner, Payload, Spec, Trigger
 from lamplighter.ports import Ports
 from lamplighter.services import additional, inspect, slots
 from lamplighter.services.additional import Run
@@ -63,21 +62,11 @@ def _definition(ports: Ports, row: Execution) -> tuple[Spec, int]:
         raise Conflict(reason=f"{row.id} is not replayed: its job was deleted")
     if row.spec is not None:
         return row.spec, row.job_version
-    for version in _in_force(ports, row, job):
+    version = slots.in_force(ports, row, job) if job else None
+    if version is not None:
         return version.spec, version.version
     reason = f"{row.id} is not replayed: version {row.job_version} of its job is not there"
     raise Conflict(reason=reason)
-
-
-def _in_force(ports: Ports, row: Execution, job: Job | None) -> Iterator[Job]:
-    """The version that the row's latest try ran by; of one never tried, that which planned it.
-
-    A slot that an edit kept runs as the new version says, though the old one planned it.
-    """
-    for version in slots.newest_versions(ports, job) if job else ():
-        ran_by_it = row.started_at is not None and version.since <= row.started_at
-        if version.version == row.job_version or (version.version > row.job_version and ran_by_it):
-            yield version
 
 
 def _payload(ports: Ports, row: Execution, payload: Payload) -> Payload:

@@ -33,7 +33,7 @@ from lamplighter.core.model import (
     Spec,
     Trigger,
 )
-from lamplighter.core.schedule import Schedule, never_due
+from lamplighter.core.schedule import Schedule, format_instant, never_due
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import KeyRecord, Ports
 from lamplighter.services import admission, inspect, payloads, timers
@@ -190,7 +190,7 @@ def planned_one_off(ports: Ports, new: NewJob, now: datetime) -> Execution:
     if wanted > now + limits.MAX_HORIZON:
         raise Rejected(
             field="run_at",
-            value=wanted.isoformat(),
+            value=format_instant(wanted),
             reason=f"more than {limits.MAX_HORIZON.days} days ahead",
         )
     # A past instant runs now: its row must not lie in a bucket that was swept already.

@@ -44,15 +44,16 @@ Turned = Mine | Waiting | Over
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Held:
+class Held:
     """One that was terminated, whose handler may run until then."""
 
+    id: ExecutionId
     until: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Further:
-    """A walk that was cut; it goes on before this one, which has ended too."""
+class Further:
+    """A walk that was cut; it goes on at this one."""
 
     behind: ExecutionId
 
@@ -66,9 +67,9 @@ def look_back(ports: Ports, claimed: Execution, policy: OverlapPolicy, token: To
     """
     for _ in range(_TRIES):
         found = _in_its_way(ports, claimed)
-        if isinstance(found, _Further):
+        if isinstance(found, Further):
             return Over(after=_later(ports, replace(claimed, predecessor=found.behind)))
-        if isinstance(found, _Held):
+        if isinstance(found, Held):
             return Over(after=_later(ports, claimed, until=found.until))
         turned = _turn(ports, claimed, found, policy, token)
         if turned is not None:
@@ -76,21 +77,25 @@ def look_back(ports: Ports, claimed: Execution, policy: OverlapPolicy, token: To
     raise Unavailable(f"the chain before {claimed.id} changes faster than it can be read")
 
 
-def _in_its_way(ports: Ports, row: Execution) -> Execution | _Held | _Further | None:
-    """The nearest before it that has not ended, or has not let go of its handler yet.
+def _in_its_way(ports: Ports, row: Execution) -> Execution | Held | Further | None:
+    """The nearest before a row; what it waited for, when it did, was the nearest then."""
+    return nearest(ports, row.blocker or row.predecessor)
 
-    One whose row is gone has ended long ago. What it waited for, when it did, was the nearest.
+
+def nearest(ports: Ports, id: ExecutionId | None) -> Execution | Held | Further | None:
+    """Back along a chain from here, the first that has not ended, or has not let go.
+
+    One whose row is gone has ended long ago.
     """
-    id = row.blocker or row.predecessor
     for _ in range(CHAIN_READS):
         found = ports.executions.get(id) if id else None
         if found is None or not found.is_final:
             return found
         until = overlap.let_go_at(found)
         if until is not None and until > ports.clock.now():
-            return _Held(until=until)
+            return Held(id=found.id, until=until)
         id = overlap.before(found)
-    return _Further(behind=id) if id else None
+    return Further(behind=id) if id else None
 
 
 def _turn(

@@ -22,6 +22,7 @@ def violations(system: System) -> Iterator[str]:
     yield from _accepted_twice(system.world)
     yield from _dead_chains(system.world)
     yield from _overlapping(system)
+    yield from _skipped_for_nothing(system.world)
     yield from _in_two_places(system)
 
 
@@ -104,3 +105,14 @@ def _overlapping(system: System) -> Iterator[str]:
             yield f"overlap: {run.execution_id} started {run.started_at}, {other} ran to {ended_at}"
         ends = run.ended_at or system.world.now()
         until[run.job_id] = max((ended_at, other), (ends, run.execution_id))
+
+
+def _skipped_for_nothing(world: MemoryWorld) -> Iterator[str]:
+    """What gave way did so for another, which was due by then."""
+    rows = world.tables.executions
+    for row in rows.values():
+        blocker = rows.get(row.blocker) if row.blocker else None
+        if row.state is not State.SKIPPED or blocker is None or row.finished_at is None:
+            continue
+        if blocker.id == row.id or blocker.run_at > row.finished_at:
+            yield f"skipped for nothing: {row.id}, {row.reason}"

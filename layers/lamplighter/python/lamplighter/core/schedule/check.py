@@ -41,6 +41,8 @@ def never_due(schedule: Schedule, *, after: datetime) -> Rejected:
     endless = replace(schedule, end_at=None)
     if schedule.end_at is not None and (first := endless.next(after)) is not None:
         reason = f"earlier than the first occurrence after {since}, {format_instant(first)}"
+        if schedule.end_at < after:
+            reason = f"in the past, before {since}"
         return Rejected(field="end_at", value=format_instant(schedule.end_at), reason=reason)
     uncounted = replace(endless, max_occurrences=None)
     if schedule.max_occurrences is not None and uncounted.next(after) is not None:

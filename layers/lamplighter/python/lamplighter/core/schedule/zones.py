@@ -13,6 +13,10 @@ from zoneinfo import ZoneInfo
 from lamplighter.core.errors import Rejected
 from lamplighter.core.schedule.instants import FIRST, TICK
 
+_ALIKE: Final = 0.75
+"""From which likeness on, 0–1, a name is taken for another one misspelled."""
+_SHORT: Final = 5
+"""A name of so many characters may be in another case, but not misspelled."""
 # No zone has changed its offset twice within a week since 1969 (the closest, in Brazil and in
 # Palestine, are seven days apart; a test walks all zones), so looking every third day sees each
 # change, and no two changes lie within each other's gap or fold.
@@ -133,8 +137,18 @@ class ZoneDatabase:
         if not isinstance(name, str) or len(name) > 64:
             return reason
         spelled = {known.lower(): known for known in self.names}
-        close = get_close_matches(name.lower(), spelled, n=1)
-        return f"{reason}; {spelled[close[0]]} is" if close else reason
+        # Of a few letters two alike make no likeness: CST is not meant to be UCT.
+        cutoff = _ALIKE if len(name) > _SHORT else 1.0
+        close = get_close_matches(name.lower(), spelled, n=1, cutoff=cutoff)
+        meant = [spelled[one] for one in close] or self._in_some_area(name)
+        return f"{reason}; {meant[0]} is" if len(meant) == 1 else reason
+
+    def _in_some_area(self, place: str) -> list[str]:
+        """The zones of a place that is said without its area."""
+        said = f"/{place.lower()}"
+        # Etc/GMT+1 is west of Greenwich, which nobody means by GMT+1.
+        named = (known for known in self.names if not known.startswith("Etc/"))
+        return [known for known in named if known.lower().endswith(said)]
 
 
 PINNED: Final = ZoneDatabase(resources.files("tzdata"))
