@@ -113,7 +113,7 @@ def test_a_one_off_is_not_run_by_hand(terminal: Terminal, world: MemoryWorld) ->
 
 
 def test_slots_of_the_past_are_run(terminal: Terminal, system: System) -> None:
-    job_id = caller(system.world).create(cron="0 * * * *")["job_id"]
+    job_id = caller(system.world).create(cron="0 * * * *", overlap_policy="ALLOW")["job_id"]
     interval = ("--from", "2025-12-31T22:00:00Z", "--to", "2026-01-01T00:00:00Z")
 
     dry = terminal.type("jobs", "backfill", job_id, *interval, "--dry-run")

@@ -33,7 +33,7 @@ from lamplighter.core.model import (
     Token,
 )
 from lamplighter.core.overlap import GiveWay, turn
-from lamplighter.core.schedule import parse
+from lamplighter.core.schedule import format_instant, parse
 from lamplighter.core.status import Status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

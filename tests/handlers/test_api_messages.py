@@ -31,13 +31,17 @@ def world() -> MemoryWorld:
         ),
         (
             {**DAILY, "end_at": "2026-01-01T13:00:00Z"},
-            "end_at: earlier than the first occurrence after 2026-01-01T12:00:00.000Z, "
-            "2026-01-02T02:00:00.000Z (got '2026-01-01T13:00:00.000Z')",
+            (
+                "end_at: earlier than the first occurrence after 2026-01-01T12:00:00.000Z, "
+                "2026-01-02T02:00:00.000Z (got '2026-01-01T13:00:00.000Z')"
+            ),
         ),
         (
             {**ECHO, "run_at": "2026-01-02T02:00:00"},
-            "run_at: has no offset: end it with Z or +hh:mm, or give its timezone "
-            "(got '2026-01-02T02:00:00')",
+            (
+                "run_at: has no offset: end it with Z or +hh:mm, or give its timezone "
+                "(got '2026-01-02T02:00:00')"
+            ),
         ),
         (
             {**ECHO, "run_at": "2046-01-02T02:00:00+01:00"},

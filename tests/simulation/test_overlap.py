@@ -407,3 +407,18 @@ def test_a_minutely_job_goes_on_after_a_minute_s_pause(policy: OverlapPolicy) ->
 
     assert started(system, 20 * MINUTE) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
     assert violations_but_what_goes_on(system) == []
+
+
+def test_what_was_cancelled_behind_what_waits_is_not_the_end_of_the_chain() -> None:
+    system = minutely(OverlapPolicy.SKIP, lasts=timedelta(0))
+    system.run_until(FIRST_SLOT + 10 * SECOND)
+    (job,) = system.world.tables.jobs.values()
+    latest = max(system.world.tables.executions)
+    cancel.cancel(system.ports, OWNER, latest)
+    further = max(system.world.tables.executions)
+    cancel.cancel(system.ports, OWNER, further)
+
+    asked = by_hand(system, job)
+
+    assert asked.state is State.SUCCEEDED
+    assert violations_but_what_goes_on(system) == []

@@ -144,7 +144,7 @@ def backfill(
     spread: Annotated[
         int,
         typer.Option(
-            help="Seconds that the runs are spread over; 0: all at once.",
+            help="Seconds that the runs are spread over, of a job that ALLOWs overlap.",
             min=0,
             max=int(BACKFILL_MAX_SPREAD.total_seconds()),
         ),

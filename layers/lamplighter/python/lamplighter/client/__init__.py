@@ -3,6 +3,7 @@
 The names are loaded when they are first asked for: whoever wants none pays for no HTTP client.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lamplighter.client import http
+if not TYPE_CHECKING:  # A checker, too, is to know no other names.
 
-    return getattr(http, name)
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("lamplighter.client.http"), name)

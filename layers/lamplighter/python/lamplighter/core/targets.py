@@ -21,7 +21,7 @@ EVERYONE: Final = "*"
 MASK: Final = "***"
 
 # Nothing is left to a parser to make sense of: no user, no fragment, no escape in the host.
-# Without ASCII, IGNORECASE has ſ match an s, and the Kelvin sign a k.
+# Without ASCII, IGNORECASE has an s match U+017F, and a k the Kelvin sign.
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<target>(?:/[a-z0-9._~:/@!$&'()*+,;=%-]*)?(?:\?[a-z0-9._~:/?@!$&'()*+,;=%-]*)?)",
@@ -158,9 +158,7 @@ class HttpTarget:
     @property
     def shown_headers(self) -> dict[str, str]:
         """The headers for their owner, values masked where the name says that they are secret."""
-        return {
-            name: MASK if value and is_secret(name) else value for name, value in self.headers
-        }
+        return {name: MASK if value and is_secret(name) else value for name, value in self.headers}
 
 
 @dataclass(frozen=True, kw_only=True)

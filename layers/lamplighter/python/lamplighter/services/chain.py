@@ -96,13 +96,21 @@ def _slot(row: Execution) -> datetime:
 
 
 def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], ExecutionId | None]:
-    """What waits at the end of a chain, latest first, and the one before that; read strongly."""
+    """What waits at the end of a chain, latest first, and what it ends with where nothing does.
+
+    Read strongly. What was cancelled ahead of its time may lie behind what still waits.
+    """
+    now = ports.clock.now()
     waiting: list[Execution] = []
+    ended: list[ExecutionId] = []
     for row in _newest_rows(ports, job):
-        if row.state is not State.SCHEDULED:
-            return waiting, row.id
-        waiting.append(row)
-    return waiting, None
+        if row.state is State.SCHEDULED:
+            waiting.append(row)
+            continue
+        ended.append(row.id)
+        if not row.is_final or row.run_at <= now:
+            break
+    return waiting, next(iter(ended), None)
 
 
 def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
