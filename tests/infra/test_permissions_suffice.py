@@ -32,7 +32,7 @@ from tests.support.buckets import create_bucket
 
 ADA = Owner("ada")
 
-BUCKET = "payloads"
+BUCKET = "story-payloads"
 
 Document = Mapping[str, Any]
 Call = tuple[str, str]
