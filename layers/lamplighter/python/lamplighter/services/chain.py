@@ -47,7 +47,8 @@ def end_of(ports: Ports, job: Job) -> End:
     # Nothing of what waits is planned any more: it will never run, unless it is due and the
     # job is resumed before it is claimed.
     due = [row.id for row in waiting if row.run_at <= ports.clock.now()]
-    before = waiting[-1].predecessor if waiting else claimed
+    first = _first_of_the_latest(waiting)
+    before = first.predecessor if first else claimed
     return End(last=_live(ports, job.tail or next(iter(due), before)))
 
 
@@ -61,7 +62,7 @@ def end_for(ports: Ports, before: Job, after: Job, slot: datetime) -> End:
     kept = [row for row in waiting if row.scheduled_for < slot and after.produces(row)]
     if kept:
         return End(last=max(kept, key=_slot).id)
-    armed = _first_planned(before, waiting) or (waiting[-1] if waiting else None)
+    armed = _first_planned(before, waiting) or _first_of_the_latest(waiting)
     # Executions that may overlap name no predecessor: what comes next follows the latest.
     is_chain = armed is not None and before.overlap is not OverlapPolicy.ALLOW
     last = armed.predecessor if armed is not None and is_chain else claimed
@@ -91,6 +92,11 @@ def _first_planned(job: Job, waiting: Sequence[Execution]) -> Execution | None:
     return min((row for row in waiting if job.produces(row)), key=_slot, default=None)
 
 
+def _first_of_the_latest(waiting: Sequence[Execution]) -> Execution | None:
+    """The first slot of what the latest version armed; older ones are in its chain no more."""
+    return min(waiting, key=lambda row: (-row.job_version, row.scheduled_for), default=None)
+
+
 def _slot(row: Execution) -> datetime:
     return row.scheduled_for
 
@@ -98,24 +104,28 @@ def _slot(row: Execution) -> datetime:
 def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], ExecutionId | None]:
     """What waits at the end of a chain, latest first, and what it ends with where nothing does.
 
-    Read strongly. What was cancelled ahead of its time may lie behind what still waits.
+    Read strongly. What was cancelled ahead of its time may lie behind what still waits; and an
+    earlier version may have left such a row even further ahead, which is in no chain any more.
     """
     now = ports.clock.now()
     waiting: list[Execution] = []
-    ended: list[ExecutionId] = []
+    ended: list[Execution] = []
     for row in _newest_rows(ports, job):
         if row.state is State.SCHEDULED:
             waiting.append(row)
             continue
-        ended.append(row.id)
+        ended.append(row)
         if not row.is_final or row.run_at <= now:
             break
-    return waiting, next(iter(ended), None)
+    last = max(ended, key=lambda row: (row.job_version, row.scheduled_for), default=None)
+    return waiting, last.id if last else None
 
 
 def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
     """The rows of a job's slots, the newest version's first, of each the latest first."""
-    now, looked_at, was_found = ports.clock.now(), 0, False
+    now, looked_at = ports.clock.now(), 0
+    # A row that several versions planned comes once.
+    found: set[ExecutionId] = set()
     for version in slots.newest_versions(ports, job):
         planned = _armable(ports, version, now=now)
         # What the version before it armed may lie later than when this one replaced it.
@@ -123,11 +133,11 @@ def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
         while some := [*islice(planned, DYNAMODB_BATCH_GET)]:
             rows = ports.executions.get_many(some, strongly=True)
             for id in some:
-                if id in rows:
-                    was_found = True
+                if id in rows and id not in found:
+                    found.add(id)
                     yield rows[id]
             looked_at += len(some)
-            if looked_at >= CHAIN_SLOTS and not was_found:
+            if looked_at >= CHAIN_SLOTS and not found:
                 reason = f"job {job.id} has no occurrence armed among its latest {looked_at}"
                 raise Unavailable(reason)
 
