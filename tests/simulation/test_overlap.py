@@ -422,3 +422,27 @@ def test_what_was_cancelled_behind_what_waits_is_not_the_end_of_the_chain() -> N
 
     assert asked.state is State.SUCCEEDED
     assert violations_but_what_goes_on(system) == []
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_job_that_rested_until_its_rows_were_no_longer_kept_goes_on(paused: bool) -> None:
+    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    # More slots than are looked at for what is armed.
+    end = None if paused else START + timedelta(days=10)
+    schedule = every("1 minute", end_at=end)
+    job = created(system.ports, new_job(schedule=schedule, overlap=OverlapPolicy.SKIP)).job
+    assert job is not None
+    system.world.pass_time(timedelta(days=11))
+    if paused:
+        manage.pause(system.ports, OWNER, job.id)
+    system.world.pass_time(timedelta(days=30))
+    system.world.queue.purge()
+    system.world.tables.executions.clear()
+    system.world.tables.buckets.clear()
+
+    asked = by_hand(system, job)
+
+    assert asked.state is State.SUCCEEDED
+    if paused:
+        resumed = manage.resume(system.ports, OWNER, job.id).job
+        assert (resumed.status, resumed.version) == (JobStatus.ACTIVE, 3)

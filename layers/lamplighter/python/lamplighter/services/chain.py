@@ -22,13 +22,14 @@ class End:
     """Where a chain ends for whoever joins it now.
 
     Whoever writes by it must check that it still is so: that `armed`, where there is one, is
-    SCHEDULED still and follows `last`, and that the job has the same version and tail.
+    SCHEDULED still with the predecessor that it has here, and that the job has the same version
+    and tail.
     """
 
     armed: Execution | None = None
     """What is to follow who joins, in place of `last`."""
     last: ExecutionId | None = None
-    """What who joins follows."""
+    """What who joins follows: of what lies before it, the nearest that is still to end."""
 
 
 NO_END: Final = End()
@@ -138,6 +139,9 @@ def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
                     yield rows[id]
             looked_at += len(some)
             if looked_at >= CHAIN_SLOTS and not found:
+                if job.next_after(ports.clock.now()) is None:
+                    # Paused or over: nothing is armed, and what had run is no longer kept.
+                    return
                 reason = f"job {job.id} has no occurrence armed among its latest {looked_at}"
                 raise Unavailable(reason)
 

@@ -1,4 +1,7 @@
-"""Taking a job back: what its owner may still stop, is stopped; the rest is said."""
+"""Changing a job and taking it back: what its owner may still stop, is stopped; the rest is said.
+
+A change is a next version, from now on, in one transaction with its first occurrence (P18).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
