@@ -48,8 +48,13 @@ class Log:
 
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
+    _forget_handlers()
     yield Log(capsys)
-    # Powertools keeps one handler for a name, and it holds this test's standard output.
+    _forget_handlers()
+
+
+def _forget_handlers() -> None:
+    """Powertools keeps one handler for a name, and it holds the first test's standard output."""
     logger = logging.getLogger(SERVICE)
     for handler in [*logger.handlers]:
         logger.removeHandler(handler)
