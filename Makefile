@@ -71,7 +71,7 @@ clean: ## Remove what was made here, the virtual environments too
 
 # The environment is new when what it is made from changed, and only then.
 .venv/.ready: requirements/uv.txt requirements/dev.txt requirements/cli.in requirements/runtime.in \
-		requirements/provided.in layers/dependencies/requirements.txt pyproject.toml
+		requirements/sim.in requirements/provided.in layers/dependencies/requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Lamplighter needs Python 3.11 or newer; PYTHON=... names another one"; exit 1; }
 	$(STATUS) '1/4 virtual environment'

@@ -31,7 +31,12 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         stack_traces=False,  # they hold paths of this machine: two synths should be the same
     )
     chosen = Configuration.of(app.node)
-    data = DataStack(app, f"lamplighter-{chosen.stage}-data", production=chosen.stage == PRODUCTION)
+    data = DataStack(
+        app,
+        f"lamplighter-{chosen.stage}-data",
+        production=chosen.stage == PRODUCTION,
+        backup_copies=chosen.backup_copies,
+    )
     scheduler = SchedulerStack(
         app,
         f"lamplighter-{chosen.stage}",
@@ -44,7 +49,16 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         http_owners=chosen.http_owners,
         http_allow=chosen.http_allow,
         http_signing_secret=chosen.http_signing_secret,
+        targets=chosen.targets,
         quotas=chosen.quotas,
+        shards=chosen.shards,
+        partitions=chosen.partitions,
+        drain_per_second=chosen.drain_per_second,
+        lanes=chosen.lanes,
+        worker_concurrency=chosen.worker_concurrency,
+        starts_per_second=chosen.starts_per_second,
+        notice_bus=chosen.notice_bus,
+        notice_topic=chosen.notice_topic,
     )
     if chosen.issuer_is_missing:
         Annotations.of(scheduler).add_warning_v2(

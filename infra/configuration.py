@@ -1,6 +1,7 @@
 """What a deployment chooses: the CDK context, read once and complete."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,8 @@ from infra.bundling import LambdaTarget
 from infra.components.api import Authentication
 from infra.components.job_scheduler import LOCAL
 from infra.components.layers import TaskSource
+from infra.components.named_targets import Target, targets_of
+from infra.components.queues import Lane, lanes_of
 from infra.paths import ROOT
 from lamplighter.core.quotas import Quotas
 
@@ -40,7 +43,17 @@ class Configuration:
     http_owners: tuple[str, ...]
     http_allow: tuple[str, ...]
     http_signing_secret: str
+    targets: tuple[Target, ...]
     quotas: Quotas
+    shards: int
+    partitions: int
+    drain_per_second: float
+    lanes: tuple[Lane, ...]
+    worker_concurrency: int | None
+    starts_per_second: Mapping[str, float]
+    backup_copies: str
+    notice_bus: str
+    notice_topic: str
 
     @classmethod
     def of(cls, node: Node) -> "Configuration":
@@ -67,7 +80,17 @@ class Configuration:
             http_owners=_list(node, "http_owners"),
             http_allow=_list(node, "http_allow"),
             http_signing_secret=_text(node, "http_signing_secret"),
+            targets=_targets(node),
             quotas=_quotas(node),
+            shards=_whole(node, "shards"),
+            partitions=_whole(node, "partitions"),
+            drain_per_second=_whole(node, "drain_per_second"),
+            lanes=_lanes(node),
+            worker_concurrency=_number(node, "worker_concurrency"),
+            starts_per_second=_starts(node),
+            backup_copies=_text(node, "backup_copies"),
+            notice_bus=_text(node, "notice_bus"),
+            notice_topic=_text(node, "notice_topic"),
         )
 
     @property
@@ -102,6 +125,54 @@ def _quotas(node: Node) -> Quotas:
         return Quotas.from_json(value if isinstance(value, str) else json.dumps(value))
     except ValueError as error:
         raise ValueError(f"context quotas: {error}") from error
+
+
+def _lanes(node: Node) -> tuple[Lane, ...]:
+    """JSON, as `_quotas`."""
+    value = node.try_get_context("lanes")
+    try:
+        return lanes_of(json.loads(value) if isinstance(value, str) else value)
+    except ValueError as error:
+        raise ValueError(f"context lanes: {error}") from error
+
+
+def _targets(node: Node) -> tuple[Target, ...]:
+    """JSON, as `_quotas`."""
+    value = node.try_get_context("targets")
+    try:
+        return targets_of(json.loads(value) if isinstance(value, str) else value)
+    except ValueError as error:
+        raise ValueError(f"context targets: {error}") from error
+
+
+def _starts(node: Node) -> Mapping[str, float]:
+    """JSON, as `_quotas`; which lanes and numbers can be, the scheduler sees."""
+    value = node.try_get_context("starts_per_second")
+    try:
+        said = json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"context starts_per_second: {error}") from error
+    if not isinstance(said, dict):
+        raise ValueError(f"context starts_per_second: {said!r} is not a JSON object")  # noqa: TRY004
+    return said
+
+
+def _whole(node: Node, name: str) -> int:
+    """A whole number, as it is or as text; which there can be, the scheduler sees."""
+    number = _number(node, name)
+    if number is None:
+        raise ValueError(f"context {name}: not chosen")
+    return number
+
+
+def _number(node: Node, name: str) -> int | None:
+    """A whole number, as it is or as text; None for none."""
+    value = node.try_get_context(name)
+    if value in ("", None):
+        return None
+    if not str(value).isdecimal():
+        raise ValueError(f"context {name}: {value!r} is not a whole number")
+    return int(str(value))
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

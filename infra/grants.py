@@ -14,10 +14,21 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 
+from lamplighter.aws import schema
+
 
 def on_items(table: dynamodb.ITable, *actions: str) -> iam.PolicyStatement:
     """`GetItem`, `Query`, … on the table itself; a transaction needs what its parts need."""
     return _allow([f"dynamodb:{action}" for action in actions], [table.table_arn])
+
+
+def on_permits(table: dynamodb.ITable, *actions: str) -> iam.PolicyStatement:
+    """On the limits of what runs at once in the control table, and nothing of its leases."""
+    statement = on_items(table, *actions)
+    statement.add_condition(
+        "ForAllValues:StringLike", {"dynamodb:LeadingKeys": [f"{schema.PERMITS}*"]}
+    )
+    return statement
 
 
 def query_index(table: dynamodb.ITable, *names: str) -> iam.PolicyStatement:
@@ -39,9 +50,9 @@ def consume(*queues: sqs.IQueue) -> iam.PolicyStatement:
     return _on_queues(["ReceiveMessage", "DeleteMessage", "GetQueueAttributes"], queues)
 
 
-def hide(queue: sqs.IQueue) -> iam.PolicyStatement:
+def hide(*queues: sqs.IQueue) -> iam.PolicyStatement:
     """Keep a received message from others for longer, or for less long."""
-    return _on_queues(["ChangeMessageVisibility"], [queue])
+    return _on_queues(["ChangeMessageVisibility"], queues)
 
 
 def send(*queues: sqs.IQueue) -> iam.PolicyStatement:
@@ -60,6 +71,16 @@ def read_secret(secret: secretsmanager.ISecret) -> iam.PolicyStatement:
 
 def decrypt(key: kms.IKey) -> iam.PolicyStatement:
     return _allow(["kms:Decrypt"], [key.key_arn])
+
+
+def encrypt(key_arn: str) -> iam.PolicyStatement:
+    """What a queue or a topic asks of whoever sends to it, where its key is not AWS's own."""
+    return _allow(["kms:GenerateDataKey", "kms:Decrypt"], [key_arn])
+
+
+def call(action: str, arn: str) -> iam.PolicyStatement:
+    """One action on one resource."""
+    return _allow([action], [arn])
 
 
 def write_logs(group: logs.ILogGroup) -> iam.PolicyStatement:

@@ -33,7 +33,14 @@ access = Access(
     requires_scopes=settings.requires_scopes,
     scope_prefix=settings.scope_prefix,
 )
-api = Api(wired.ports, lanes=settings.queues, access=access, report=report, http=settings.http)
+api = Api(
+    wired.ports,
+    lanes=settings.queues,
+    access=access,
+    report=report,
+    http=settings.http,
+    targets=settings.targets,
+)
 
 
 def handle(event: Event, context: LambdaContext) -> dict[str, Any]:

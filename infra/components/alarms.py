@@ -1,19 +1,26 @@
 """What must wake somebody: jobs start late, or the machinery that starts them has stopped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.components.functions import NAMESPACE, SERVICE
+from lamplighter.core.limits import MAX_CLOCK_ERROR
 
 MINUTE = Duration.minutes(1)
 ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+_TICKERS: Mapping[str, str] = {
+    "schedule": "the schedule, its role, and the scheduler function's throttles",
+    "rule": "the rule, the work queue's policy, and the age of its messages",
+}
 LATE_MS = 2_000  # the promise: 99 of 100 start within two seconds
 
 
@@ -43,15 +50,25 @@ class Alarms(Construct):
             description="A partition's watermark lies in the past: due jobs have not been sent. "
             "See the scheduler's log for throttling or a lost lease.",
         )
+        for ticker, where in _TICKERS.items():
+            self._alarm(
+                f"{ticker.title()}TicksMissing",
+                _ours(f"ticks_by_{ticker}", "Sum"),
+                threshold=1,
+                comparison=BELOW,
+                minutes=3,
+                missing=cloudwatch.TreatMissingData.BREACHING,
+                description="One of two has not ticked for three minutes; see "
+                f"{where}. Dispatch goes on: by the other one and, without both, by work that "
+                "asks for itself, which nothing brings back once it is lost.",
+            )
         self._alarm(
-            "TicksMissing",
-            _ours("ticks", "Sum"),
-            threshold=1,
-            comparison=BELOW,
-            minutes=3,
-            missing=cloudwatch.TreatMissingData.BREACHING,
-            description="No tick for three minutes: nothing new is dispatched. See the schedule, "
-            "its role, and the scheduler function's throttles.",
+            "ClocksOff",
+            _ours("clock_offset_ms", "Maximum"),
+            threshold=MAX_CLOCK_ERROR / timedelta(milliseconds=1),
+            minutes=1,
+            description="A host's clock is surely off by more than half a second. It refuses work, "
+            "which others take: see the log's clock_refused lines, and what sets its clock.",
         )
         self._alarm(
             "RowsRecovered",
@@ -78,6 +95,24 @@ class Alarms(Construct):
             "log's missed lines tell of which job: ask for its ledger, then look at dispatch.",
         )
         self._alarm(
+            "ExecutionsParked",
+            _ours("parked", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="Executions meet workers that do not know their task, or the version that "
+            "they were made for. They wait, and fail in the end: the log's parked lines tell "
+            "which. Deploy a worker that knows it, or cancel them.",
+        )
+        self._alarm(
+            "NoticesFailing",
+            _ours("notices_failed", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="Owners cannot be told of what needs attention; it is tried again, for a "
+            "week. The log's not_told lines tell why: a permission, or a bus or topic that is "
+            "gone.",
+        )
+        self._alarm(
             "DefinitionsUnreadable",
             _ours("unreadable_definitions", "Sum"),
             threshold=0,
@@ -94,6 +129,43 @@ class Alarms(Construct):
             minutes=minutes,
             description=means,
         )
+
+    def of_dropped(self, functions: Mapping[str, lambda_.IFunction]) -> None:
+        """None should ever be: they are let off the detection, and bound their rounds themselves.
+
+        A function that is changed behind the stack's back is not.
+        """
+        dropped: dict[str, cloudwatch.IMetric] = {
+            name: function.metric("RecursiveInvocationsDropped", period=MINUTE, statistic="Sum")
+            for name, function in functions.items()
+        }
+        self._alarm(
+            "InvocationsDropped",
+            cloudwatch.MathExpression(
+                expression=f"SUM([{', '.join(dropped)}])", using_metrics=dropped, period=MINUTE
+            ),
+            threshold=0,
+            minutes=1,
+            description="Lambda took a function for one that calls itself without end, and dropped "
+            "its messages. Set its recursive loop detection to Allow, as the stack does.",
+        )
+
+    def of_oldest(self, id: str, queues: Sequence[sqs.IQueue], *, seconds: int, means: str) -> None:
+        """Of all queues, the oldest message; of a lane, a message as old as its job takes."""
+        ages: dict[str, cloudwatch.IMetric] = {
+            f"q{number}": queue.metric_approximate_age_of_oldest_message(
+                period=MINUTE, statistic="Maximum"
+            )
+            for number, queue in enumerate(queues)
+        }
+        oldest = ages["q0"]
+        if len(ages) > 1:
+            oldest = cloudwatch.MathExpression(
+                expression=f"MAX([{', '.join(ages)}])",
+                using_metrics=ages,
+                period=MINUTE,
+            )
+        self._alarm(f"{id}Waits", oldest, threshold=seconds, minutes=3, description=means)
 
     def _alarm(
         self,

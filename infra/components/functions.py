@@ -54,16 +54,13 @@ class Handler(Construct):
         log_group = logs.LogGroup(
             self, "Log", retention=platform.log_retention, removal_policy=RemovalPolicy.DESTROY
         )
+        self._allowed = iam.PolicyDocument(statements=[*statements, grants.write_logs(log_group)])
         role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             # Inline, so that the role is never without it while a mapping is being made.
-            inline_policies={
-                "Allowed": iam.PolicyDocument(
-                    statements=[*statements, grants.write_logs(log_group)]
-                )
-            },
+            inline_policies={"Allowed": self._allowed},
         )
         self.function = lambda_.Function(
             self,
@@ -94,6 +91,10 @@ class Handler(Construct):
                 "and is tested on it is the last.",
             )
         )
+
+    def allow(self, *statements: iam.PolicyStatement) -> None:
+        """Add to what the function may do: of what it is chosen to do, and said by name."""
+        self._allowed.add_statements(*statements)
 
     def consume(
         self,

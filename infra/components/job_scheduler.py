@@ -3,24 +3,29 @@
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import Acknowledgment, Duration, Stack, Validations
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import grants
 from infra.bundling import LambdaTarget
 from infra.components.alarms import Alarms
 from infra.components.api import Authentication, SchedulerApi, Throttle
+from infra.components.capacity import capacities
 from infra.components.functions import NAMESPACE, SERVICE, Handler, Platform
 from infra.components.layers import SchedulerLayers, TaskSource
+from infra.components.named_targets import Target, Told
+from infra.components.notices import Notices
 from infra.components.payloads import arn_in_findings
-from infra.components.queues import DEFAULT_LANES, Lane, LaneQueue, WorkQueue
+from infra.components.queues import DEFAULT_LANES, Lane, LaneQueue, WorkQueue, check_lanes
+from infra.components.starts import to_json as starts_to_json
 from infra.components.tables import SchedulerTables
 from infra.components.targets import HttpTargets
 from infra.components.tick import Tick
 from lamplighter.aws import schema
 from lamplighter.core import limits
+from lamplighter.core.lanes import rules_to_json
 from lamplighter.core.quotas import Quotas
 
 LOCAL = "local"
@@ -28,6 +33,13 @@ LOCAL = "local"
 # Long enough to dispatch a partition's share of a full minute, short enough that a visit that
 # hangs is repeated before the look-ahead is used up.
 SCHEDULER_TIMEOUT = Duration.seconds(120)
+# Of a function's environment, which has 4 KB in all: a queue's URL, at its longest, with its lane.
+URL_BYTES = 150
+TOLD_BYTES = 3000
+# An item that fails comes again every two minutes, five times.
+OLDEST_WORK_S = 600
+# Of `ctx.complete_with`, as IAM names what a transaction needs.
+TASK_WRITES = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 DEAD_LETTER_TIMEOUT = Duration.seconds(60)
 API_TIMEOUT = Duration.seconds(15)  # an HTTP API gives up after 30
 
@@ -35,8 +47,10 @@ API_TIMEOUT = Duration.seconds(15)  # an HTTP API gives up after 30
 class JobScheduler(Construct):
     """A job scheduler: tables, queues, functions, HTTP API, tick and alarms.
 
-    Give `tables` to keep them in a stack of their own, or `deletion_protection` to have them
-    made here. Every number and every queue can be chosen; nothing is read from the environment.
+    Who owns what has failed is told over the account's default EventBridge bus, unless
+    `notices` says another way, or none. Give `tables` to keep them in a stack of their own, or
+    `deletion_protection` to have them made here. Every number and every queue can be chosen;
+    nothing is read from the environment.
     """
 
     def __init__(
@@ -49,26 +63,42 @@ class JobScheduler(Construct):
         tables: SchedulerTables | None = None,
         deletion_protection: bool | None = None,
         lanes: Sequence[Lane] = DEFAULT_LANES,
+        worker_concurrency: int | None = None,
+        starts_per_second: Mapping[str, float] | None = None,
         target: LambdaTarget | None = None,
         stage: str = "dev",
         shards: int = limits.DEFAULT_SHARDS,
         partitions: int = limits.DEFAULT_PARTITIONS,
+        drain_per_second: float = limits.DRAIN_PER_SECOND,
         shell_owners: Sequence[str] = (),
         http_targets: HttpTargets | None = None,
+        targets: Sequence[Target] = (),
         quotas: Quotas | None = None,
         throttle: Throttle | None = None,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         alarm_topic: sns.ITopic | None = None,
+        notices: Notices | None = None,
+        parked_for: Duration | None = None,
     ) -> None:
-        _check(tables, deletion_protection, lanes, shards, partitions)
+        _check(tables, deletion_protection, shards, partitions)
+        _check_drain(drain_per_second)
+        _check_parked_for(parked_for)
+        check_lanes(lanes)
+        self._capacities = capacities(lanes, worker_concurrency)
         _check_local(stage, shell_owners, http_targets)
         super().__init__(scope, id)
         self.tables = tables or SchedulerTables(
             self, "Tables", deletion_protection=bool(deletion_protection)
         )
         self._http_targets = http_targets
+        self._notices = notices or Notices.on_default_bus(self)
+        self._parked_for = parked_for
+        self._targets = Told(targets=targets)
         self._quotas = (quotas or Quotas()).to_json()
         self._lanes = {lane.name: lane for lane in lanes}
+        self._starts = starts_to_json(self._lanes, self._capacities, starts_per_second or {})
+        self._rules = rules_to_json({lane.name: lane.rules for lane in lanes})
+        _check_environment(lanes, self._targets.size, self._quotas, self._rules, self._starts)
         self._layout = {
             "LAMPLIGHTER_SHARDS": str(shards),
             "LAMPLIGHTER_PARTITIONS": str(partitions),
@@ -76,6 +106,7 @@ class JobScheduler(Construct):
         self._add_queues()
         self._add_platform(tasks, target or LambdaTarget.graviton(), stage, log_retention)
 
+        self._drain_per_second = f"{drain_per_second:g}"
         self.scheduler = self._scheduler()
         self.workers = {
             name: self._worker(lane, tasks.module, shell_owners)
@@ -95,22 +126,53 @@ class JobScheduler(Construct):
             self,
             "Tick",
             function=self.scheduler.function,
+            work=self.work_queue.queue,
             undelivered=self.work_queue.dead_letters,
         )
         self._add_alarms(alarm_topic)
         self._acknowledge()
 
+    def grant_task_writes(
+        self,
+        table: dynamodb.ITable,
+        *,
+        lanes: Sequence[str] | None = None,
+        actions: Sequence[str] = TASK_WRITES,
+    ) -> None:
+        """Let tasks write to a table of yours with the end of their execution.
+
+        That is `ctx.complete_with`: put, update, delete and check single items; nothing is read,
+        and no index. `lanes` are those whose workers may, all unless said.
+        """
+        if wrong := sorted({*actions} - {*TASK_WRITES}):
+            raise ValueError(f"actions {wrong}: not among {[*TASK_WRITES]}")
+        if unknown := sorted({*(lanes or ())} - {*self.workers}):
+            raise ValueError(f"lanes {unknown}: not among {sorted(self.workers)}")
+        for lane in self.workers if lanes is None else lanes:
+            self.workers[lane].allow(grants.on_items(table, *actions))
+
     def queue_urls(self) -> str:
-        """Lane → queue URL, as JSON."""
-        return self._json_of({name: lane.queue for name, lane in self.lane_queues.items()})
+        """Lane → queue URL, or a list of them, as JSON."""
+        urls = {
+            name: [queue.queue_url for queue in lane.queues]
+            for name, lane in self.lane_queues.items()
+        }
+        return Stack.of(self).to_json_string(
+            {name: of if len(of) > 1 else of[0] for name, of in urls.items()}
+        )
 
     def _add_queues(self) -> None:
         self.work_queue = WorkQueue(self, "Work", function_timeout=SCHEDULER_TIMEOUT)
         self.lane_queues = {
-            name: LaneQueue(self, f"{name.title()}Lane", dead_letter_timeout=DEAD_LETTER_TIMEOUT)
-            for name in self._lanes
+            name: LaneQueue(
+                self,
+                f"{name.title()}Lane",
+                dead_letter_timeout=DEAD_LETTER_TIMEOUT,
+                queues=lane.queues,
+            )
+            for name, lane in self._lanes.items()
         }
-        self._lane_targets = [lane.queue for lane in self.lane_queues.values()]
+        self._lane_targets = [queue for lane in self.lane_queues.values() for queue in lane.queues]
 
     def _add_platform(
         self,
@@ -126,6 +188,7 @@ class JobScheduler(Construct):
             environment={
                 "LAMPLIGHTER_STAGE": stage,
                 "LAMPLIGHTER_EXECUTIONS_TABLE": self.tables.executions.table_name,
+                **({"LAMPLIGHTER_LANES": self._rules} if self._rules else {}),
                 "POWERTOOLS_SERVICE_NAME": SERVICE,
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
             },
@@ -150,19 +213,25 @@ class JobScheduler(Construct):
                 "LAMPLIGHTER_JOBS_TABLE": self.tables.jobs.table_name,
                 "LAMPLIGHTER_CONTROL_TABLE": self.tables.control.table_name,
                 "LAMPLIGHTER_WORK_QUEUE_URL": self.work_queue.queue.queue_url,
+                "LAMPLIGHTER_DRAIN_PER_SECOND": self._drain_per_second,
                 "LAMPLIGHTER_QUEUES": self.queue_urls(),
+                **self._notices.environment,
             },
             statements=[
                 grants.on_items(
-                    self.tables.executions, "Query", "GetItem", "PutItem", "UpdateItem"
+                    self.tables.executions,
+                    *("Query", "GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
                 ),
-                grants.on_items(self.tables.jobs, "GetItem", "BatchGetItem", "ConditionCheckItem"),
+                grants.on_items(
+                    self.tables.jobs, "GetItem", "BatchGetItem", "Query", "ConditionCheckItem"
+                ),
                 grants.on_items(
                     self.tables.control, "GetItem", "BatchGetItem", "PutItem", "UpdateItem"
                 ),
                 grants.consume(self.work_queue.queue),
                 grants.send(self.work_queue.queue, *self._lane_targets),
                 grants.look_at_depth(*self._lane_targets),
+                *self._notices.statements,
             ],
         )
         # One item an invocation: partitions are worked on side by side, never in a row.
@@ -170,7 +239,7 @@ class JobScheduler(Construct):
         return handler
 
     def _worker(self, lane: Lane, tasks_module: str, shell_owners: Sequence[str]) -> Handler:
-        queue = self.lane_queues[lane.name].queue
+        queues, capacity = self.lane_queues[lane.name].queues, self._capacities[lane.name]
         shell = {"LAMPLIGHTER_SHELL_OWNERS": ",".join(shell_owners)} if shell_owners else {}
         http = self._http_targets
         handler = Handler(
@@ -182,37 +251,57 @@ class JobScheduler(Construct):
             timeout=Duration.seconds(limits.LAMBDA_MAX_TIMEOUT_S),
             memory_mb=lane.memory_mb,
             layers=[self._layers.tasks],
-            reserved_concurrency=lane.reserved_concurrency,
+            reserved_concurrency=capacity.reserved_concurrency,
             feeds_itself=True,  # a retry goes back into the lane
             environment={
                 **shell,
                 **({**http.rules, **http.signing} if http else {}),
+                **self._targets.workers(self),
+                **self._notices.environment,
+                **self._parking,
                 "LAMPLIGHTER_JOBS_TABLE": self.tables.jobs.table_name,
+                "LAMPLIGHTER_CONTROL_TABLE": self.tables.control.table_name,
                 "LAMPLIGHTER_PAYLOADS_BUCKET": self.tables.payloads.bucket_name,
                 "LAMPLIGHTER_QUEUES": self.queue_urls(),
                 "LAMPLIGHTER_LANE": lane.name,
                 "LAMPLIGHTER_TASKS": tasks_module,
             },
             statements=[
-                grants.on_items(self.tables.executions, "GetItem", "PutItem", "UpdateItem"),
+                # A checkpoint is kept on condition that its try holds the execution.
+                grants.on_items(
+                    self.tables.executions,
+                    *("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),
+                ),
                 grants.on_items(self.tables.jobs, "GetItem", "ConditionCheckItem"),
+                grants.on_permits(
+                    self.tables.control,
+                    *("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+                ),
                 *(http.statements if http else []),
+                *self._targets.statements(),
                 grants.on_objects(self.tables.payloads, "GetObjectVersion"),
                 grants.tell_what_is_missing(self.tables.payloads),
-                grants.consume(queue),
-                grants.hide(queue),
+                grants.consume(*queues),
+                grants.hide(*queues),
                 # Whoever ends an execution wakes what waits for it, in whichever lane that is.
                 grants.send(*self._lane_targets),
+                *self._notices.statements,
             ],
         )
-        handler.consume(
-            "Lane",
-            queue,
-            batch_size=limits.SQS_BATCH,
-            max_concurrency=lane.max_concurrency,
-            pollers=lane.pollers,
-        )
+        for number, queue in enumerate(queues, start=1):
+            handler.consume(
+                "Lane" if number == 1 else f"Lane{number}",
+                queue,
+                batch_size=limits.SQS_BATCH,
+                max_concurrency=capacity.max_concurrency,
+                pollers=lane.pollers,
+            )
         return handler
+
+    @property
+    def _parking(self) -> Mapping[str, str]:
+        seconds = self._parked_for and self._parked_for.to_seconds()
+        return {"LAMPLIGHTER_PARKED_FOR_SECONDS": f"{seconds:.0f}"} if seconds else {}
 
     def _dead_letters(self) -> Handler:
         undelivered = [lane.dead_letters for lane in self.lane_queues.values()]
@@ -224,11 +313,14 @@ class JobScheduler(Construct):
             description="Sends again what a lane could not deliver, or gives it up for good",
             timeout=DEAD_LETTER_TIMEOUT,
             memory_mb=512,
-            environment={"LAMPLIGHTER_QUEUES": self.queue_urls()},
+            feeds_itself=True,  # what it sends again may come back, for a day
+            environment={"LAMPLIGHTER_QUEUES": self.queue_urls(), **self._notices.environment},
             statements=[
-                grants.on_items(self.tables.executions, "GetItem", "UpdateItem"),
+                # A notice that is not taken is booked, and so is a retry that is far away.
+                grants.on_items(self.tables.executions, "GetItem", "PutItem", "UpdateItem"),
                 grants.consume(*undelivered),
                 grants.send(*self._lane_targets),
+                *self._notices.statements,
             ],
         )
         for name, lane in self.lane_queues.items():
@@ -255,13 +347,15 @@ class JobScheduler(Construct):
                 "LAMPLIGHTER_REQUIRE_SCOPES": str(authentication.require_scopes).lower(),
                 "LAMPLIGHTER_SCOPE_PREFIX": authentication.scope_prefix,
                 **(self._http_targets.rules if self._http_targets else {}),
+                **self._targets.api(),
                 **({"LAMPLIGHTER_QUOTAS": self._quotas} if self._quotas else {}),
+                "LAMPLIGHTER_CAPACITY": self._starts,
             },
             layers=[self._layers.swagger],
             statements=[
                 grants.on_items(
                     executions,
-                    *("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+                    *("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem"),
                     "ConditionCheckItem",
                 ),
                 grants.query_index(
@@ -274,6 +368,7 @@ class JobScheduler(Construct):
                 ),
                 grants.query_index(jobs, schema.JOBS_BY_OWNER),
                 grants.on_items(control, "GetItem", "BatchGetItem", "PutItem"),
+                grants.on_permits(control, "Query", "UpdateItem", "DeleteItem"),
                 grants.on_objects(
                     self.tables.payloads, "PutObject", "GetObject", "GetObjectVersion"
                 ),
@@ -285,6 +380,13 @@ class JobScheduler(Construct):
     def _add_alarms(self, topic: sns.ITopic | None) -> None:
         self.alarms = Alarms(self, "Alarms", topic=topic)
         self.alarms.of_dispatch()
+        self.alarms.of_dropped(
+            {
+                "scheduler": self.scheduler.function,
+                "dead_letters": self.dead_letters.function,
+                **{f"worker_{name}": worker.function for name, worker in self.workers.items()},
+            }
+        )
         self.alarms.of_dead_letters(
             "Work",
             self.work_queue.dead_letters,
@@ -292,8 +394,22 @@ class JobScheduler(Construct):
             means="A tick or a partition's work failed for good. The next tick asks for the same "
             "work, so nothing is lost; see the scheduler's log for the cause.",
         )
+        self.alarms.of_oldest(
+            "Work",
+            [self.work_queue.queue],
+            seconds=OLDEST_WORK_S,
+            means="A partition's work waits: the scheduler is throttled, or fails, and jobs start "
+            "late. See its log, and how much of the account's concurrency it gets.",
+        )
         for name, lane in self.lane_queues.items():
             self.alarms.of_starts(name)
+            self.alarms.of_oldest(
+                name.title(),
+                lane.queues,
+                seconds=self._lanes[name].alarm_after_seconds,
+                means=f"Jobs of lane {name} wait for workers: too little concurrency, or an owner "
+                "who floods it. See its backlog, and what the lane may run at once.",
+            )
             self.alarms.of_dead_letters(
                 name.title(),
                 lane.dead_letters,
@@ -323,25 +439,37 @@ class JobScheduler(Construct):
                 )
             )
 
-    def _json_of(self, queues: Mapping[str, sqs.IQueue]) -> str:
-        urls = {name: queue.queue_url for name, queue in queues.items()}
-        return Stack.of(self).to_json_string(urls)
+
+def _check_environment(lanes: Sequence[Lane], targets: int, *texts: str) -> None:
+    """What is told of lanes, owners and targets has to fit into a function's environment."""
+    said = sum(lane.queues for lane in lanes) * URL_BYTES + targets + sum(map(len, texts))
+    if said > TOLD_BYTES:
+        raise ValueError(
+            f"queues, lanes, targets and quotas: {said} bytes of settings, more than {TOLD_BYTES}; "
+            f"fewer queues or targets, or quotas for fewer owners"
+        )
+
+
+def _check_drain(per_second: float) -> None:
+    low, high = limits.DRAIN_RANGE
+    if not low <= per_second <= high:
+        raise ValueError(f"drain_per_second {per_second:g}: not in {low:g}-{high:g}")
+
+
+def _check_parked_for(parked_for: Duration | None) -> None:
+    low, high = (bound.total_seconds() for bound in limits.PARKED_FOR_RANGE)
+    if parked_for is not None and not low <= parked_for.to_seconds() <= high:
+        raise ValueError(f"parked_for: {parked_for.to_seconds()} s is not in {low:g}-{high:g}")
 
 
 def _check(
     tables: SchedulerTables | None,
     deletion_protection: bool | None,
-    lanes: Sequence[Lane],
     shards: int,
     partitions: int,
 ) -> None:
     if tables is not None and deletion_protection is not None:
         raise ValueError("tables or deletion_protection, not both: the tables have theirs")
-    names = [lane.name for lane in lanes]
-    if "default" not in names:
-        raise ValueError(f"lanes {names}: one must be 'default'")
-    if len(set(names)) != len(names):
-        raise ValueError(f"lanes {names}: each name once")
     if not 1 <= shards <= limits.MAX_SHARDS:
         raise ValueError(f"{shards} shards: not in 1-{limits.MAX_SHARDS}")
     if not 1 <= partitions <= shards:

@@ -1,8 +1,8 @@
-"""The one clock: a call of the scheduler each minute."""
-
-import json
+"""The clock: two that tick each minute, by different services and on different ways."""
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as event_targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
@@ -11,12 +11,15 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import grants
-
-TICK = {"kind": "tick"}
+from lamplighter.aws.schema import TICK
 
 
 class Tick(Construct):
-    """EventBridge Scheduler, once a minute; up to 59 s late, sometimes twice, rarely not at all."""
+    """EventBridge Scheduler and a rule of EventBridge, each once a minute.
+
+    Each is up to 59 s late, sometimes twice, rarely not at all: where one of them fails, the
+    other goes on, and where both do, partition work asks for itself.
+    """
 
     def __init__(
         self,
@@ -24,9 +27,24 @@ class Tick(Construct):
         id: str,
         *,
         function: lambda_.IFunction,
+        work: sqs.IQueue,
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
+        self._call(function, undelivered)
+        self._send(work)
+
+    def _send(self, work: sqs.IQueue) -> None:
+        """By the work queue: it needs neither the function's throttles nor its permissions."""
+        events.Rule(
+            self,
+            "Rule",
+            description="Lamplighter's second tick",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            targets=[event_targets.SqsQueue(work, message=events.RuleTargetInput.from_text(TICK))],
+        )
+
+    def _call(self, function: lambda_.IFunction, undelivered: sqs.IQueue) -> None:
         role = iam.Role(
             self,
             "Role",
@@ -55,7 +73,7 @@ class Tick(Construct):
                 function,
                 # The target would add every version of the function, `<arn>:*`.
                 role=role.without_policy_updates(),
-                input=scheduler.ScheduleTargetInput.from_text(json.dumps(TICK)),
+                input=scheduler.ScheduleTargetInput.from_text(TICK),
                 # A tick that could not be delivered for a minute is the next one's work.
                 max_event_age=Duration.minutes(1),
                 retry_attempts=10,

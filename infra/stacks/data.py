@@ -3,13 +3,16 @@
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from infra.components.backups import CopiesElsewhere
 from infra.components.tables import SchedulerTables
 
 
 class DataStack(Stack):
     """What is durable alone, so that everything else can be taken down and put up again."""
 
-    def __init__(self, scope: Construct, id: str, *, production: bool) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, production: bool, backup_copies: str = ""
+    ) -> None:
         super().__init__(
             scope,
             id,
@@ -18,6 +21,9 @@ class DataStack(Stack):
             analytics_reporting=False,
         )
         self.tables = SchedulerTables(self, "Tables", deletion_protection=production)
+        if backup_copies:
+            tables = (self.tables.executions, self.tables.jobs, self.tables.control)
+            CopiesElsewhere(self, "Backups", tables=tables, vault_arn=backup_copies)
         for name, table in (
             ("ExecutionsTable", self.tables.executions),
             ("JobsTable", self.tables.jobs),

@@ -1,5 +1,7 @@
 """The stack of everything that holds no data."""
 
+from collections.abc import Mapping, Sequence
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
@@ -7,8 +9,12 @@ from infra.bundling import LambdaTarget
 from infra.components.api import Authentication
 from infra.components.job_scheduler import JobScheduler
 from infra.components.layers import TaskSource
+from infra.components.named_targets import Target
+from infra.components.notices import Notices
+from infra.components.queues import DEFAULT_LANES, Lane
 from infra.components.tables import SchedulerTables
 from infra.components.targets import HttpTargets
+from lamplighter.core import limits
 from lamplighter.core.quotas import Quotas
 
 
@@ -27,7 +33,16 @@ class SchedulerStack(Stack):
         http_owners: tuple[str, ...] = (),
         http_allow: tuple[str, ...] = (),
         http_signing_secret: str = "",
+        targets: Sequence[Target] = (),
         quotas: Quotas | None = None,
+        shards: int = limits.DEFAULT_SHARDS,
+        partitions: int = limits.DEFAULT_PARTITIONS,
+        drain_per_second: float = limits.DRAIN_PER_SECOND,
+        lanes: Sequence[Lane] = DEFAULT_LANES,
+        worker_concurrency: int | None = None,
+        starts_per_second: Mapping[str, float] | None = None,
+        notice_bus: str = "default",
+        notice_topic: str = "",
     ) -> None:
         super().__init__(
             scope,
@@ -47,7 +62,15 @@ class SchedulerStack(Stack):
             http_targets=HttpTargets.chosen(
                 self, owners=http_owners, allow=http_allow, secret_arn=http_signing_secret
             ),
+            targets=targets,
             quotas=quotas,
+            shards=shards,
+            partitions=partitions,
+            drain_per_second=drain_per_second,
+            lanes=lanes,
+            worker_concurrency=worker_concurrency,
+            starts_per_second=starts_per_second,
+            notices=Notices.chosen(self, bus=notice_bus, topic_arn=notice_topic),
         )
         self._add_outputs()
 
@@ -56,7 +79,7 @@ class SchedulerStack(Stack):
         self._output("ApiUrl", built.api.url, "Where the HTTP API answers")
         self._output("ApiId", built.api.http_api.api_id, "The HTTP API's id")
         self._output("WorkQueueUrl", built.work_queue.queue.queue_url, "Queue of partition work")
-        self._output("LaneQueueUrls", built.queue_urls(), "Queue of each lane, as JSON")
+        self._output("LaneQueueUrls", built.queue_urls(), "Queues of each lane, as JSON")
         self._output(
             "SchedulerFunction",
             built.scheduler.function.function_name,

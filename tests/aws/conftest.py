@@ -86,7 +86,7 @@ def bench(clients: Clients) -> Iterator[Bench]:
         control=DynamoControl(dynamo, table=tables.control, clock=clock),
         queue=SqsQueue(
             cast("SQSClient", sqs),
-            lanes=lanes,
+            lanes={lane: (url,) for lane, url in lanes.items()},
             work_url=urls["work"],
             clock=clock,
             patience=patience,

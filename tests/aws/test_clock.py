@@ -1,8 +1,13 @@
 """This host's time and chance."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from lamplighter.aws.clock import SystemChance, SystemClock
+import pytest
+
+from lamplighter.aws.clock import SystemChance, SystemClock, process_began_at
 from lamplighter.core.buckets import from_ms, to_ms
 from lamplighter.ports import Chance, Clock
 
@@ -34,6 +39,33 @@ def test_a_sleep_is_never_too_short_on_the_wall_clock() -> None:
 
 def test_a_sleep_of_less_than_nothing_returns() -> None:
     SystemClock().sleep(timedelta(seconds=-60))
+
+
+def test_a_process_knows_when_it_began() -> None:
+    """Long before its modules are loaded: what a message waits meanwhile is a cold start."""
+    program = (
+        "import time; time.sleep(0.3); from lamplighter.aws.clock import process_began_at; "
+        "print(process_began_at().isoformat())"
+    )
+
+    before = datetime.now(UTC)
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    ended = datetime.now(UTC)
+
+    # The kernel counts in hundredths.
+    tick = timedelta(milliseconds=20)
+    began = datetime.fromisoformat(said.strip())
+    assert before - tick <= began <= ended - timedelta(milliseconds=300) + tick
+
+
+def test_where_no_kernel_tells_it_is_when_its_first_modules_were_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lamplighter.aws.clock._STAT", tmp_path / "none")
+
+    assert process_began_at() == process_began_at() < datetime.now(UTC)
 
 
 def test_hashes_have_seventy_bits_and_differ() -> None:

@@ -18,12 +18,13 @@ from lamplighter.aws import schema
 from lamplighter.aws.failures import CallRefused
 from lamplighter.core.buckets import before, body_of, job_key, owner_key_of, row_key, through
 from lamplighter.core.errors import LamplighterError, LostClaim, Unavailable, VersionMoved
-from lamplighter.core.lease import Grant, Held, Intent, Kind, Layout, Work
+from lamplighter.core.lease import Grant, Held, Intent, Kind, Layout, Layouts, Void, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Payload
 from lamplighter.core.outcome import Refused
 from tests.aws.conftest import Bench
 from tests.support.faulty import Call, Fault, lost, never, refusal, repeated
+from tests.support.partition_work import watermarks
 from tests.support.rows import (
     LEASE,
     MINUTE,
@@ -48,6 +49,7 @@ from tests.support.rows import (
 R = TypeVar("R")
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 WORK = Work(partition=0, kind=Kind.DISPATCH)
+LAYOUTS = Layouts(of=(Layout(shards=16, partitions=4, effective_from=T),))
 START = before(T)
 TIMEOUT = ReadTimeoutError(endpoint_url=URL)
 
@@ -66,7 +68,7 @@ def claimed(bench: Bench, row: Execution | None = None) -> Execution:
     return claim(bench, row)
 
 
-def acquire(bench: Bench, *, owner: str = "scheduler-1") -> Grant | Held:
+def acquire(bench: Bench, *, owner: str = "scheduler-1") -> Grant | Held | Void:
     return bench.control.acquire(WORK, owner=owner, now=T, until=T + LEASE, start=START)
 
 
@@ -130,9 +132,8 @@ EVERY_CALL: Mapping[str, Callable[[Bench], object]] = {
     ),
     "jobs.versions": lambda bench: bench.jobs.versions(recurring().id, before=9, limit=9),
     "jobs.of_owner": lambda bench: bench.jobs.of_owner(OWNER, before=None, limit=10),
-    "control.layout": lambda bench: bench.control.layout(
-        Layout(shards=16, partitions=4, effective_from=T)
-    ),
+    "control.layouts": lambda bench: bench.control.layouts(LAYOUTS.latest),
+    "control.revise_layouts": lambda bench: bench.control.revise_layouts(LAYOUTS, LAYOUTS),
     "control.acquire": acquire,
     "control.advance": lambda bench: bench.control.advance(
         Grant(work=WORK, epoch=1, watermark=START, intent=None),
@@ -140,7 +141,7 @@ EVERY_CALL: Mapping[str, Callable[[Bench], object]] = {
         intent=None,
         until=T,
     ),
-    "control.watermarks": lambda bench: bench.control.watermarks([WORK]),
+    "control.progress": lambda bench: bench.control.progress([WORK]),
 }
 EVERY_OPERATION = (
     *("get_item", "batch_get_item", "query"),
@@ -452,7 +453,7 @@ def test_a_watermark_does_not_go_back(bench: Bench) -> None:
     with pytest.raises(ValueError, match="does not go back"):
         bench.control.advance(grant, watermark=START, intent=page, until=T + LEASE)
 
-    assert bench.control.watermarks([WORK]) == {WORK: page.until}
+    assert watermarks(bench.control, [WORK]) == {WORK: page.until}
 
 
 # Answers that leave something undone.
@@ -467,6 +468,7 @@ def leaves_all_but_one(call: Call, parameters: Mapping[str, Any]) -> Mapping[str
 
 
 def test_keys_that_were_not_read_are_read_after_a_while(bench: Bench) -> None:
+    """O-F19: unprocessed keys are asked for again."""
     rows = [one_off(n=n) for n in range(4)]
     bench.executions.put(rows)
     began = bench.clock.now()
@@ -498,6 +500,7 @@ def empty_but_not_the_end(call: Call, parameters: Mapping[str, Any]) -> Mapping[
 
 
 def test_an_empty_page_that_is_not_the_end_is_followed(bench: Bench) -> None:
+    """O-F18: only a missing key is the end."""
     rows = [one_off(T + s(n), n=n + 1) for n in range(3)]
     bench.executions.put(rows)
     bench.dynamodb.next("query", empty_but_not_the_end, empty_but_not_the_end)
@@ -563,6 +566,7 @@ def test_earlier_versions_go_on_behind_a_last_key(bench: Bench) -> None:
 def test_a_put_of_many_of_which_one_fails_is_unavailable_and_the_others_exist(
     bench: Bench,
 ) -> None:
+    """O-F19: rows are put one by one; BatchWriteItem is not used at all."""
     rows = [one_off(n=n) for n in range(4)]
     bench.dynamodb.next("put_item", never(TIMEOUT))
 
@@ -606,6 +610,7 @@ def test_a_write_that_always_meets_a_transaction_is_unavailable(bench: Bench) ->
 
 
 def test_a_transaction_that_meets_another_is_tried_again(bench: Bench) -> None:
+    """O-F20: a conflict is no answer about the item."""
     first = one_off()
     in_the_way = never(cancelled_for("None", "TransactionConflict"))
     bench.dynamodb.next("transact_write_items", in_the_way, in_the_way)
@@ -631,6 +636,7 @@ def test_a_revision_that_meets_a_claim_is_tried_again(bench: Bench) -> None:
 
 
 def test_a_transaction_that_always_meets_another_is_unavailable(bench: Bench) -> None:
+    """O-F20: 503, and not 404."""
     bench.dynamodb.always(
         never(cancelled_for("TransactionConflict", "None")), "transact_write_items"
     )
@@ -654,6 +660,7 @@ def test_a_transaction_that_always_meets_another_is_unavailable(bench: Bench) ->
 def test_a_transaction_cancelled_for_another_reason_is_not_tried_again(
     bench: Bench, codes: tuple[str, ...], error: type[Exception]
 ) -> None:
+    """O-F20: a bug is a bug: 500, told, once."""
     bench.dynamodb.always(never(cancelled_for(*codes)), "transact_write_items")
 
     with pytest.raises(error):
@@ -666,12 +673,10 @@ def test_a_transaction_cancelled_for_another_reason_is_not_tried_again(
 
 
 def test_the_layout_is_read_once_a_minute(bench: Bench) -> None:
-    layout = Layout(shards=16, partitions=4, effective_from=T)
-
     for _ in range(5):
-        bench.control.layout(layout)
+        bench.control.layouts(LAYOUTS.latest)
     bench.clock.sleep(s(60))
-    bench.control.layout(layout)
+    bench.control.layouts(LAYOUTS.latest)
 
     assert bench.dynamodb.calls["get_item"] == 2
 

@@ -21,9 +21,10 @@ from lamplighter.core.buckets import (
     recurring_job_id,
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
-from lamplighter.core.lease import Grant, Intent, Kind, Layout, Work
+from lamplighter.core.lease import Grant, Intent, Kind, Layout, Layouts, Work
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, State
 from lamplighter.core.model import (
+    Arrival,
     Attempt,
     Execution,
     Job,
@@ -36,14 +37,17 @@ from lamplighter.core.model import (
     Pointer,
     PointerKind,
     Spec,
+    Target,
     Token,
     Trigger,
 )
+from lamplighter.core.named import Invocation, NamedTarget, TargetKind
 from lamplighter.core.outcome import moved
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
 from lamplighter.core.targets import HttpTarget
+from lamplighter.core.waits import Part, Waited
 from lamplighter.ports import KeyRecord
 from tests.support.rows import (
     OWNER,
@@ -76,6 +80,20 @@ failures = st.builds(
     message=texts,
     retry_after=st.none() | durations,
 )
+# How long before its start a message came, and how long it was held.
+arrivals = st.builds(
+    lambda start, sent, received, hold, cold: Arrival(
+        sent_at=start - sent, received_at=start - received, hold=hold, cold_start=cold
+    ),
+    *(instants, durations, durations),
+    *(st.just(timedelta(0)) | durations, st.just(timedelta(0)) | durations),
+)
+waits = st.builds(
+    Waited,
+    until=instants,
+    on=st.sampled_from(Part),
+    spent=st.lists(durations, max_size=len(Part)).map(tuple),
+)
 attempts = st.builds(
     Attempt,
     number=st.integers(1, 200),
@@ -84,6 +102,7 @@ attempts = st.builds(
     worker=texts,
     state=st.sampled_from(State),
     error=st.none() | failures,
+    arrival=st.none() | arrivals,
 )
 error_names = st.lists(st.from_regex(r"[A-Za-zÄ]{1,9}", fullmatch=True), max_size=9, unique=True)
 retries = st.builds(
@@ -114,6 +133,7 @@ payloads = st.one_of(
 task_specs = st.builds(
     Spec,
     task=names,
+    task_version=st.none() | st.integers(1, limits.MAX_TASK_VERSION),
     queue=names,
     payload=payloads,
     retry=retries,
@@ -140,9 +160,28 @@ targets = st.builds(
         lambda headers: tuple(headers.items())
     ),
 )
-of_targets = st.builds(
-    lambda spec, target: replace(spec, target=target, task=target.task_name), task_specs, targets
+named_targets = st.builds(
+    NamedTarget,
+    kind=st.sampled_from(TargetKind),
+    name=st.text("abcABC019_-", max_size=20).map("x{}".format),
 )
+events = st.builds(
+    NamedTarget,
+    kind=st.just(TargetKind.LAMBDA),
+    name=st.just("billing"),
+    invocation=st.sampled_from(Invocation),
+)
+
+
+def of_target(spec: Spec, target: Target) -> Spec:
+    """The spec with a target, its payload no larger than any of them takes."""
+    ref = spec.payload.ref
+    fits = Payload.referring(replace(ref, size=min(ref.size, 200_000))) if ref else spec.payload
+    name = target.task_name
+    return replace(spec, target=target, task=name, task_version=None, payload=fits)
+
+
+of_targets = st.builds(of_target, task_specs, targets | named_targets | events)
 specs = task_specs | of_targets
 
 
@@ -153,6 +192,7 @@ def executions(draw: st.DrawFn) -> Execution:
     is_one_off = draw(st.booleans())
     id = execution_id(run_at, draw(shards), draw(hashes))
     is_running = state is State.RUNNING
+    started_at = draw(st.none() | instants)
     return Execution(
         id=id,
         job_id=one_off_job_id(id) if is_one_off else recurring_job_id(draw(instants), 0, 1),
@@ -160,6 +200,7 @@ def executions(draw: st.DrawFn) -> Execution:
         trigger=Trigger.ONE_OFF if is_one_off else Trigger.SCHEDULE,
         job_version=draw(st.integers(1, 10_000)),
         task=definition.task,
+        task_version=definition.task_version,
         queue=definition.queue,
         spec=definition if is_one_off else None,
         scheduled_for=draw(st.just(run_at) | instants),
@@ -174,7 +215,8 @@ def executions(draw: st.DrawFn) -> Execution:
         lease_until=draw(instants) if is_running else None,
         worker=draw(st.none() | texts),
         next_run_at=draw(instants) if state is State.RETRYING else None,
-        started_at=draw(st.none() | instants),
+        started_at=started_at,
+        arrival=draw(st.none() | arrivals) if started_at else None,
         first_started_at=draw(st.none() | instants),
         finished_at=draw(st.none() | instants),
         result=draw(st.none() | texts),
@@ -184,6 +226,9 @@ def executions(draw: st.DrawFn) -> Execution:
         cancel_requested_at=draw(st.none() | instants),
         traceparent=draw(st.none() | texts),
         caught_up=draw(st.none() | places),
+        waited=draw(st.none() | waits),
+        parked_since=draw(st.none() | instants),
+        told_at=draw(st.none() | instants),
     )
 
 
@@ -252,6 +297,7 @@ def test_a_job_is_read_back_as_it_was(
     owner: str,
     name: str | None,
 ) -> None:
+    """S0-S2: the last occurrence that was made is the armed row: at rest a job is only read."""
     id = recurring_job_id(created_at, 7, 3)
     job = Job(
         id=id,
@@ -309,12 +355,15 @@ def test_a_lease_and_its_intent_are_read_back_as_they_were() -> None:
         shards=st.integers(4, 4096),
         partitions=st.integers(1, 4),
         effective_from=instants,
-    )
+    ),
+    st.integers(1, 4096),
 )
-def test_a_layout_is_read_back_as_it_was(layout: Layout) -> None:
-    stored = through_dynamodb(items.layout_values(layout, ("layout", "current")))
+def test_layouts_are_read_back_as_they_were(layout: Layout, shards: int) -> None:
+    later = layout.effective_from + s(600)
+    layouts = Layouts(of=(layout,)).changed(shards=shards, partitions=1, effective_from=later)
+    stored = through_dynamodb(items.layouts_values(layouts, ("layout", "current")))
 
-    assert items.layout_from(stored) == layout
+    assert items.layouts_from(stored) == layouts
 
 
 # Sizes: each byte over 1,024 doubles every write of the row.
@@ -338,13 +387,20 @@ def plain(row: Execution) -> Execution:
     )
 
 
-def finished_by_lambda(row: Execution) -> Execution:
+SENT = Arrival(sent_at=T - s(203.456), received_at=T - s(0.777), hold=s(0.781))
+"""As dispatch sends it: delayed to the second before, and held for the rest."""
+COLD = Arrival(sent_at=T - s(203.456), received_at=T + s(2.345), cold_start=s(1.234))
+
+
+def finished_by_lambda(row: Execution, *, arrival: Arrival = SENT) -> Execution:
     """The row after one try that succeeded."""
+    started_at = max(T + s(0.123), arrival.received_at + s(0.023))
     held = replace(
         running(row),
         worker=LAMBDA_WORKER,
-        started_at=T + s(0.123),
-        first_started_at=T + s(0.123),
+        started_at=started_at,
+        first_started_at=started_at,
+        arrival=arrival,
     )
     return succeeded(held, result=RESULT)
 
@@ -359,7 +415,8 @@ def finished_by_lambda(row: Execution) -> Execution:
 def test_a_plain_row_is_one_write_unit_from_its_put_to_its_success(row: Execution) -> None:
     held = replace(running(row), worker=LAMBDA_WORKER)
 
-    for version in (row, held, finished_by_lambda(row)):
+    ends = [finished_by_lambda(row, arrival=arrival) for arrival in (SENT, COLD)]
+    for version in (row, held, *ends):
         size = item_size(items.marshal(items.execution_values(version)))
         assert size < limits.DYNAMODB_WRITE_UNIT_BYTES, f"{version.state}: {size} bytes"
 
@@ -381,6 +438,33 @@ def test_a_recurring_row_is_less_than_half_a_unit() -> None:
     row = finished_by_lambda(plain(occurrence(recurring(owner=PLAIN_OWNER))))
 
     assert item_size(items.marshal(items.execution_values(row))) < 650
+
+
+def test_a_wait_before_the_start_is_forty_bytes_of_those_that_had_one() -> None:
+    row = finished_by_lambda(plain(occurrence(recurring(owner=PLAIN_OWNER))))
+    spent = tuple(s(seconds) for seconds in (150.25, 3600, 0, 2.5, 1.25, 0.5, 15.125))
+    waited = replace(row, waited=Waited(until=T + s(3800.5), on=Part.BLOCKED, spent=spent))
+
+    size, plain_size = (
+        item_size(items.marshal(items.execution_values(one))) for one in (waited, row)
+    )
+
+    assert size - plain_size < 50
+    assert size < limits.DYNAMODB_WRITE_UNIT_BYTES
+
+
+def test_how_a_message_came_is_two_small_numbers_where_nothing_else_happened() -> None:
+    """An earlier release's rows have no more, either."""
+    row = replace(
+        running(one_off()),
+        started_at=T,
+        arrival=Arrival(sent_at=T - s(200), received_at=T - s(0.01)),
+    )
+
+    stored = through_dynamodb(items.execution_values(row))
+
+    assert stored[items.ARRIVAL] == [200_000, 10]
+    assert items.execution_from(stored) == row
 
 
 def test_what_catches_up_and_expires_as_by_default_costs_no_byte() -> None:

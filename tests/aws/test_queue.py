@@ -23,7 +23,7 @@ from lamplighter.aws.queue import (
 from lamplighter.core import limits
 from lamplighter.core.buckets import execution_id, from_ms
 from lamplighter.core.errors import Unavailable
-from lamplighter.core.lease import Kind, Work
+from lamplighter.core.lease import Kind, Work, WorkItem
 from lamplighter.core.model import Message
 from lamplighter.ports import Outgoing, Received
 from tests.aws.conftest import Bench
@@ -100,11 +100,20 @@ def test_a_due_time_between_milliseconds_is_never_early() -> None:
     assert message_of(body_of(between)).due_at == T + s(0.001)
 
 
-@given(st.integers(0, limits.MAX_SHARDS - 1), st.sampled_from(Kind))
-def test_a_work_item_is_read_back_as_it_was(partition: int, kind: Kind) -> None:
-    work = Work(partition=partition, kind=kind)
-
-    assert work_of(body_of_work(work)) == work
+@given(
+    st.builds(
+        WorkItem,
+        work=st.builds(
+            Work,
+            partition=st.integers(0, limits.MAX_SHARDS - 1),
+            kind=st.sampled_from(Kind),
+            generation=st.integers(0, 1 << 40),
+        ),
+        armed_by=st.none() | st.integers(0, 1 << 60),
+    )
+)
+def test_a_work_item_is_read_back_as_it_was(item: WorkItem) -> None:
+    assert work_of(body_of_work(item)) == item
 
 
 def test_a_record_of_an_event_is_what_was_received() -> None:
@@ -271,7 +280,7 @@ def test_errors_of_sqs_are_translated(
         lambda: bench.queue.hide([received(1)], s(1)),
         lambda: bench.queue.delete([received(1)]),
         lambda: bench.queue.waiting("default"),
-        lambda: bench.queue.hand_out([Work(partition=0, kind=Kind.SWEEP)]),
+        lambda: bench.queue.hand_out([WorkItem(work=Work(partition=0, kind=Kind.SWEEP))]),
     )
     bench.sqs.always(
         never(error),

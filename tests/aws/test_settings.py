@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 import pytest
 
@@ -15,6 +16,7 @@ from lamplighter.aws.settings import (
     WorkerSettings,
 )
 from lamplighter.core.addresses import Reach
+from lamplighter.core.named import NO_TARGETS, Directory, Entry, TargetKind
 from lamplighter.core.quotas import Quotas
 from lamplighter.core.targets import NOBODY, HttpRules
 
@@ -33,6 +35,7 @@ SCHEDULER = COMMON | {
 }
 WORKER = COMMON | {
     "LAMPLIGHTER_JOBS_TABLE": "jobs",
+    "LAMPLIGHTER_CONTROL_TABLE": "control",
     "LAMPLIGHTER_PAYLOADS_BUCKET": "payloads",
     "LAMPLIGHTER_LANE": "bulk",
     "LAMPLIGHTER_TASKS": "playground.tasks",
@@ -65,12 +68,25 @@ def test_a_scheduler_is_told_all_of_it() -> None:
         executions_table="executions",
         jobs_table="jobs",
         control_table="control",
-        queues=LANES,
+        queues={lane: (url,) for lane, url in LANES.items()},
         work_queue_url="https://sqs.example/work",
         shards=64,
         partitions=8,
         log_sample_rate=1.0,
     )
+
+
+def test_functions_are_told_several_queues_of_a_lane_and_what_is_special_about_it() -> None:
+    """S2-K5, S0-N6, S0-P2."""
+    urls = [f"https://sqs.example/bulk{n}" for n in range(3)]
+    rules = '{"bulk":{"fair":true,"promotes_to":"default","promote_after_seconds":900}}'
+    said = {"LAMPLIGHTER_QUEUES": json.dumps(LANES | {"bulk": urls}), "LAMPLIGHTER_LANES": rules}
+
+    for read, environment in KINDS.values():
+        told = read({**environment, **said})
+        assert told.queues == {"default": (LANES["default"],), "bulk": tuple(urls)}
+        assert (told.lanes["bulk"].fair, told.lanes["bulk"].promotes_to) == (True, "default")
+        assert read(environment).lanes == {}
 
 
 def test_a_worker_is_told_its_lane_its_tasks_and_who_may_run_a_shell() -> None:
@@ -102,6 +118,26 @@ def test_nobody_may_call_http_targets_unless_it_is_said_who(
     )
     with pytest.raises(BadSettings, match="LAMPLIGHTER_HTTP_ALLOW: everything: not one of http"):
         read({**environment, "LAMPLIGHTER_HTTP_ALLOW": "everything"})
+
+
+@pytest.mark.parametrize(
+    ("read", "environment"),
+    [(WorkerSettings.of, WORKER), (ApiSettings.of, API)],
+    ids=["worker", "api"],
+)
+def test_there_are_no_named_targets_unless_they_are_named(
+    read: Callable[[Mapping[str, str]], WorkerSettings | ApiSettings],
+    environment: Mapping[str, str],
+) -> None:
+    said = {"billing": {"kind": "lambda", "owners": ["ada"], "at": "arn:x"}}
+
+    assert read(environment).targets == NO_TARGETS
+    found = read({**environment, "LAMPLIGHTER_TARGETS": json.dumps(said)}).targets
+    assert found == Directory.of(
+        Entry(name="billing", kind=TargetKind.LAMBDA, owners=frozenset({"ada"}), at="arn:x")
+    )
+    with pytest.raises(BadSettings, match="LAMPLIGHTER_TARGETS: target 'billing': kind 'ec2'"):
+        read({**environment, "LAMPLIGHTER_TARGETS": '{"billing": {"kind": "ec2"}}'})
 
 
 def test_a_worker_is_told_where_the_keys_are_that_requests_are_signed_with() -> None:
@@ -164,6 +200,9 @@ def test_a_missing_variable_is_named(
         ("LAMPLIGHTER_QUEUES", "[]"),
         ("LAMPLIGHTER_QUEUES", "{}"),
         ("LAMPLIGHTER_QUEUES", '{"default": "arn:aws:sqs:us-east-1:1:default"}'),
+        ("LAMPLIGHTER_QUEUES", '{"default": []}'),
+        ("LAMPLIGHTER_LANES", "fair"),
+        ("LAMPLIGHTER_LANES", '{"bulk": {"fair": "yes"}}'),
         ("LAMPLIGHTER_WORK_QUEUE_URL", "work"),
         ("LAMPLIGHTER_SHARDS", "0"),
         ("LAMPLIGHTER_SHARDS", "4097"),
@@ -189,3 +228,27 @@ def test_every_variable_is_declared_once_and_says_what_it_means() -> None:
     names = [variable.name for variable in declared]
     assert len(names) == len(set(names)) > 15
     assert all(variable.means for variable in declared)
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "worker", "dead letters"])
+def test_nobody_is_told_of_what_needs_attention_unless_it_is_said_how(kind: str) -> None:
+    """S4-R4."""
+    read, environment = KINDS[kind]
+    topic = "arn:aws:sns:eu-central-1:123456789012:on-call"
+    said = {"LAMPLIGHTER_NOTICE_BUS": "default", "LAMPLIGHTER_NOTICE_TOPIC": topic}
+
+    silent, told = read(environment), read({**environment, **said})
+
+    assert (silent.notice_bus, silent.notice_topic) == (None, None)
+    assert (told.notice_bus, told.notice_topic) == ("default", topic)
+
+
+def test_a_worker_is_told_how_long_what_it_does_not_know_waits() -> None:
+    """S0-O10."""
+    name = "LAMPLIGHTER_PARKED_FOR_SECONDS"
+
+    assert WorkerSettings.of(WORKER).parked_for == timedelta(days=7)
+    assert WorkerSettings.of({**WORKER, name: "21600"}).parked_for == timedelta(hours=6)
+    for wrong in ("59", "2592001", "soon"):
+        with pytest.raises(BadSettings, match=name):
+            WorkerSettings.of({**WORKER, name: wrong})

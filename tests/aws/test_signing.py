@@ -118,7 +118,7 @@ def settings(secret: str | None) -> WorkerSettings:
         stage="test",
         executions_table="executions",
         jobs_table="jobs",
-        queues={"default": "https://sqs.example/default"},
+        queues={"default": ("https://sqs.example/default",)},
         lane="default",
         tasks="playground.tasks",
         log_sample_rate=1.0,

@@ -13,8 +13,10 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from lamplighter.aws.telemetry import NAMESPACE, SERVICE, LambdaTelemetry
+from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.errors import Unavailable
-from lamplighter.core.model import Execution
+from lamplighter.core.lease import Ticker
+from lamplighter.core.model import Arrival, Execution
 from lamplighter.core.retry import Kind
 from lamplighter.ports import Telemetry
 from tests.support.rows import failed, one_off, running, s, succeeded
@@ -112,7 +114,7 @@ def test_a_lane_s_batch_is_one_line(log: Log) -> None:
 
 def test_everything_else_is_counted_for_the_service(log: Log) -> None:
     counts, row = telemetry(), running(one_off())
-    counts.ticked()
+    counts.ticked(by=Ticker.SCHEDULE)
     counts.created(queue="default", directly=True)
     counts.created(queue="bulk", directly=False)
     counts.lost_lease(partition=3)
@@ -120,6 +122,7 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
     counts.late_result_refused(row.id)
     counts.taken_over(row)
     counts.recovered(row, reason="its message was lost")
+    counts.promoted(row, to="critical")
     counts.finished(failed(row, max_attempts=1))
     counts.dispatched(partition=0, sent=10, pages=1, age=-s(180))
     counts.dispatched(partition=1, sent=0, pages=0, age=s(2))
@@ -128,13 +131,14 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
     counts.flush()
 
     assert log.metrics() == {
-        (OURS, "ticks"): [1.0],
+        (OURS, "ticks_by_schedule"): [1.0],
         (OURS, "created"): [1.0, 1.0],
         (OURS, "lost_lease"): [1.0],
         (OURS, "claim_lost"): [1.0],
         (OURS, "late_result_refused"): [1.0],
         (OURS, "taken_over"): [1.0],
         (OURS, "recovered"): [1.0],
+        (OURS, "promoted"): [1.0],
         (OURS, "dead_lettered"): [1.0],
         # Well ahead; two seconds in the past, which alarms.
         (OURS, "watermark_age_ms"): [-180_000.0, 2_000.0],
@@ -143,7 +147,7 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
 
 def test_units_are_those_of_the_names(log: Log) -> None:
     counts = telemetry()
-    counts.ticked()
+    counts.ticked(by=Ticker.SCHEDULE)
     counts.dispatched(partition=0, sent=1, pages=1, age=s(1))
     log.lines()
 
@@ -153,7 +157,7 @@ def test_units_are_those_of_the_names(log: Log) -> None:
     units = {
         metric["Name"]: metric["Unit"] for metric in blob["_aws"]["CloudWatchMetrics"][0]["Metrics"]
     }
-    assert units == {"ticks": "Count", "watermark_age_ms": "Milliseconds"}
+    assert units == {"ticks_by_schedule": "Count", "watermark_age_ms": "Milliseconds"}
 
 
 @pytest.mark.parametrize("starts", [99, 100, 101, 250])
@@ -170,7 +174,7 @@ def test_more_values_than_a_blob_takes_are_all_written(log: Log, starts: int) ->
 
 def test_a_flush_writes_each_value_once_and_nothing_when_nothing_was_counted(log: Log) -> None:
     counts = telemetry()
-    counts.ticked()
+    counts.ticked(by=Ticker.SCHEDULE)
     counts.flush()
     log.lines()
 
@@ -182,11 +186,11 @@ def test_a_flush_writes_each_value_once_and_nothing_when_nothing_was_counted(log
 def test_ten_threads_lose_no_count(log: Log) -> None:
     counts = telemetry()
     with ThreadPoolExecutor(10) as pool:
-        [*pool.map(lambda _: counts.ticked(), range(80))]
+        [*pool.map(lambda _: counts.ticked(by=Ticker.SCHEDULE), range(80))]
 
     counts.flush()
 
-    assert log.metrics() == {(OURS, "ticks"): [1.0] * 80}
+    assert log.metrics() == {(OURS, "ticks_by_schedule"): [1.0] * 80}
 
 
 # Lines.
@@ -218,6 +222,66 @@ def test_a_start_is_one_line_with_its_fields(log: Log) -> None:
     assert "location" not in line
 
 
+def late(row: Execution, *, queued: float) -> Execution:
+    """Claimed half a second after its message had waited for so long."""
+    arrival = Arrival(sent_at=row.run_at - s(60), received_at=row.run_at + s(queued))
+    start = arrival.received_at + s(0.5)
+    return replace(running(row), started_at=start, first_started_at=start, arrival=arrival)
+
+
+def test_a_start_tells_what_its_lateness_is_made_of(log: Log) -> None:
+    """S0-N2: what took no time is left out."""
+    row = late(one_off(), queued=1.25)
+
+    telemetry().started(row, lateness=s(1.75))
+
+    (line,) = log.lines()
+    parts = {name: line[name] for name in line if name.endswith("_ms")}
+    assert parts == {"lateness_ms": 1750, "queue_ms": 1250, "claim_ms": 500}
+
+
+def test_a_later_try_s_lateness_is_its_own_and_has_no_parts(log: Log) -> None:
+    first = late(one_off(), queued=1.25)
+    again = replace(first, attempts=failed(first).attempts)
+
+    telemetry().started(again, lateness=s(1))
+
+    (line,) = log.lines()
+    assert [name for name in line if name.endswith("_ms")] == ["lateness_ms"]
+
+
+def test_a_late_start_is_logged_at_any_rate(log: Log) -> None:
+    counts = telemetry(sample_rate=0)
+
+    counts.started(late(one_off(), queued=1.5), lateness=s(2))
+    counts.started(late(one_off(n=2), queued=2), lateness=s(2.5))
+
+    assert [line["queue_ms"] for line in log.lines()] == [2000]
+
+
+def test_the_offset_of_the_clock_is_measured_when_it_is_to_be_told(log: Log) -> None:
+    """S0-X1: without its sign, which the log line of a refusal has."""
+    offsets = iter([-s(0.7), None])
+    counts = LambdaTelemetry(clock_offset=lambda: next(offsets))
+
+    counts.flush()
+    counts.flush()
+
+    assert log.metrics() == {(OURS, "clock_offset_ms"): [700.0]}
+
+
+def test_a_refusal_for_the_clock_counts_its_messages(log: Log) -> None:
+    counts = telemetry()
+
+    counts.clock_refused(Bounds(low=s(1.5), high=s(2.75)), messages=10)
+
+    (line,) = log.lines()
+    assert (line["message"], line["messages"]) == ("clock_refused", 10)
+    assert (line["offset_at_least_ms"], line["offset_at_most_ms"]) == (1500, 2750)
+    counts.flush()
+    assert log.metrics() == {(OURS, "clock_refused"): [10.0]}
+
+
 def test_an_end_is_one_line_with_what_it_led_to(log: Log) -> None:
     row = failed(running(one_off()), Kind.PERMANENT)
 
@@ -236,6 +300,15 @@ def test_an_end_is_one_line_with_what_it_led_to(log: Log) -> None:
         }.items()
     )
     assert "retry_at" not in line
+
+
+def test_what_an_isolated_handler_writes_is_a_line_with_its_execution(log: Log) -> None:
+    row = running(one_off())
+
+    telemetry().said(row, "half way")
+
+    (line,) = log.lines()
+    assert (line["message"], line["execution_id"], line["line"]) == ("said", row.id, "half way")
 
 
 def test_a_retry_tells_when(log: Log) -> None:
@@ -366,3 +439,29 @@ def test_a_log_that_cannot_be_written_stops_nobody(
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     counts.flush()
+
+
+def test_a_forewarning_is_counted_and_so_is_one_that_nobody_could_give(log: Log) -> None:
+    telemetry = LambdaTelemetry()
+    telemetry.forewarned(queue="bulk", lateness=timedelta(seconds=10))
+    telemetry.forewarning_failed(Unavailable("Query: ReadTimeoutError"))
+    telemetry.forewarning_failed(RuntimeError("a bug"))
+
+    told, unanswered, broken = log.lines()
+    telemetry.flush()
+
+    assert (told["message"], told["queue"], told["expected_lateness_ms"]) == (
+        "forewarned",
+        "bulk",
+        10_000,
+    )
+    assert (unanswered["message"], unanswered["reason"]) == (
+        "forewarning_failed",
+        "Query: ReadTimeoutError",
+    )
+    assert (broken["level"], broken["exception_name"]) == ("ERROR", "RuntimeError")
+    service = (("service", SERVICE),)
+    assert log.metrics() == {
+        (service, "forewarned"): [1.0],
+        (service, "forewarning_failed"): [1.0, 1.0],
+    }

@@ -19,6 +19,7 @@ class Terminal:
     """Somebody who types; the token is the owner's name."""
 
     world: MemoryWorld
+    scope: str = ""
     requests: list[str] = field(default_factory=list)
 
     def type(
@@ -46,7 +47,7 @@ class Terminal:
                 query=request.url.query.decode(),
                 body=request.content.decode() or None,
                 headers=dict(request.headers),
-                claims={"sub": owner},
+                claims={"sub": owner, "scope": self.scope},
             )
         )
         return httpx.Response(answer.status, headers=dict(answer.headers), text=answer.text)

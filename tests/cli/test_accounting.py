@@ -1,4 +1,4 @@
-"""`lamplighter ledger` and `lamplighter recover`, against the real API on memory ports."""
+"""`lamplighter ledger`, `progress` and `recover`, against the real API on memory ports."""
 
 import json
 from datetime import timedelta
@@ -91,9 +91,14 @@ class TestForecast:
 
         assert result.exit_code == 0, result.output
         head, *minutes, advice = result.stdout.splitlines()
-        assert head.split() == ["MINUTE", "DUE", "IN", "ONE", "SECOND", "LATE", "BY"]
-        assert {tuple(line.split()[1:]) for line in minutes} == {("1", "1")}
-        assert advice == f"{len(minutes)} due; at 100 a second all start in time"
+        assert head.split() == ["MINUTE", "LANE", "DUE", "IN", "ONE", "SECOND", "LATE", "BY"]
+        assert {tuple(line.split()[1:]) for line in minutes} == {("default", "1", "1")}
+        assert advice == f"default: {len(minutes)} due; at 100 a second all start in time"
+
+    def test_says_so_when_there_is_nothing(self, terminal: Terminal) -> None:
+        result = terminal.type("forecast")
+
+        assert result.stdout.splitlines()[1:] == ["nothing is due"]
 
     def test_names_the_window_that_would_do(self, terminal: Terminal, system: System) -> None:
         start = system.world.now() + 10 * MINUTE
@@ -103,7 +108,7 @@ class TestForecast:
         result = terminal.type("forecast", "--per-second", "2.5")
 
         (late,) = result.stdout.splitlines()[1:-1]
-        assert late.split()[1:] == ["30", "30", "12", "s"]
+        assert late.split()[1:] == ["all", "30", "30", "12", "s"]
         assert result.stdout.splitlines()[-1] == (
             "30 due; at 2.5 a second up to 12 s late; "
             "flexible_window_seconds=12 on the jobs of those minutes would do"
@@ -126,11 +131,47 @@ class TestForecast:
         assert (found["planned"], found["next_cursor"]) == (1100, None)
         assert [one["planned"] for one in found["minutes"]] == [600, 500]
         assert found["flexible_window_seconds"] == 0
+        (lane,) = found["lanes"]
+        assert (lane["queue"], lane["planned"], lane["per_second"]) == ("default", 1100, 100.0)
+
+    def test_of_many_parts_goes_by_each_lane(self, terminal: Terminal, system: System) -> None:
+        for _ in range(1100):
+            created(system.ports, new_job(run_at=system.world.now() + 10 * MINUTE))
+
+        found = json.loads(terminal.type("forecast", "--json").stdout)
+
+        assert (len(terminal.requests), found["per_second"]) == (2, 300.0)
+        assert (found["worst_lateness_seconds"], found["flexible_window_seconds"]) == (11.0, 11)
 
     def test_of_a_range_that_cannot_be_is_refused(self, terminal: Terminal) -> None:
         result = terminal.type("forecast", "--to", "1999-01-01T00:00:00Z")
 
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+class TestProgress:
+    def test_tells_until_when_all_was_dispatched(self, terminal: Terminal, job: JobId) -> None:
+        result = terminal.type("progress")
+
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith("Dispatched until 2026-")
+        assert json.loads(terminal.type("progress", "--json").stdout)["backlog"] is None
+
+    def test_tells_how_a_backlog_drains(
+        self, terminal: Terminal, system: System, job: JobId
+    ) -> None:
+        system.world.drain_per_second = 1
+        for n in range(600):
+            created(system.ports, new_job(run_at=system.world.now() + (300 + n) * MINUTE / 60))
+        system.ticking = False
+        system.run_for(20 * MINUTE)
+        system.ticking = True
+        system.run_for(2 * MINUTE)
+
+        result = terminal.type("progress")
+
+        assert "dispatched," in result.stdout
+        assert "Over: 2026-" in result.stdout.replace("\n", " ")
 
 
 class TestRecover:

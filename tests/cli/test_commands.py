@@ -318,6 +318,9 @@ def test_an_execution_is_shown_with_its_attempts(terminal: Terminal, world: Memo
     listed = terminal.type("executions", "list").stdout
 
     assert [attempt["status"] for attempt in shown["attempts"]] == ["FAILED"]
+    late = shown["lateness"]
+    assert late.pop("total_ms") == shown["lateness_ms"]
+    assert late.pop("total_from_slot_ms") == sum(late.values())
     assert "ValueError: no such customer" in listed
 
 

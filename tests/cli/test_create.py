@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lamplighter.core.forecast import Capacity
 from lamplighter.core.retry import RetryPolicy
 from lamplighter.memory import MemoryWorld
 from tests.cli.conftest import Terminal
@@ -91,3 +92,31 @@ def test_what_is_no_payload_ends_it_with_one_line(
     assert said in ended.output
     assert len(ended.output.splitlines()) == 1
     assert terminal.requests == []
+
+
+def test_a_start_that_will_be_late_is_told_of_beside_what_scripts_read(
+    terminal: Terminal, world: MemoryWorld
+) -> None:
+    world.capacity, world.shards, world.partitions = Capacity(lanes={"default": 1.0}), 1, 1
+    for _ in range(3):
+        terminal.type("jobs", "create", "echo", "--set", "cron=0 0 1 1 *")
+
+    made = terminal.type("jobs", "create", "echo", "--set", "cron=0 0 1 1 *")
+
+    assert made.exit_code == 0
+    assert made.stderr.startswith("warning: More is due in lane default in the minute of ")
+    assert "flexible_window_seconds=5 on the jobs" in made.stderr
+    assert "warning" not in made.stdout
+
+
+def test_so_is_a_change_that_makes_it_late(terminal: Terminal, world: MemoryWorld) -> None:
+    world.capacity, world.shards, world.partitions = Capacity(lanes={"default": 1.0}), 1, 1
+    for _ in range(4):
+        terminal.type("jobs", "create", "echo", "--set", "cron=0 0 1 1 *")
+    ended = terminal.type("jobs", "create", "echo", "--set", "cron=0 0 1 6 *")
+    job = ended.output.partition(" ")[0]
+
+    moved = terminal.type("jobs", "update", job, "--set", "cron=0 0 1 1 *")
+
+    assert (moved.exit_code, moved.stdout) == (0, f"{job} is at version 2\n")
+    assert moved.stderr.startswith("warning: More is due in lane default in the minute of ")

@@ -10,6 +10,7 @@ import pytest
 
 import lamplighter.client
 from lamplighter.client import Client, Refused
+from lamplighter.core.forecast import Capacity
 from lamplighter.memory import MemoryWorld
 from lamplighter.sim.system import System
 from tests.client.test_payloads import API, Network
@@ -83,3 +84,19 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_client_is_told_of_a_start_that_will_be_late(client: Client, world: MemoryWorld) -> None:
+    world.capacity, world.shards, world.partitions = Capacity(lanes={"default": 1.0}), 1, 1
+    at = (world.now() + timedelta(hours=1)).isoformat()
+    body = {"task": "echo", "run_at": at}
+
+    answers = client.create_many([body] * 4, forecast=True)
+    asked = client.create(body, forecast=True).job
+    unasked = client.create(body).job
+    changed = client.update(asked["job_id"], {"queue": "default"}, forecast=True)
+
+    told = [len(answer["body"].get("warnings", ())) for answer in answers]
+    assert told == [0, 0, 1, 1]
+    assert asked["warnings"][0]["code"] == changed["warnings"][0]["code"] == "minute-is-full"
+    assert "warnings" not in unasked

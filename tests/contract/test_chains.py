@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from lamplighter.core.errors import ChainMoved, LostClaim, VersionMoved
-from lamplighter.core.lifecycle import State
+from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.model import Execution, Job, OverlapPolicy, Token, Trigger
-from lamplighter.core.outcome import Succeeded, blocked, terminated
+from lamplighter.core.outcome import Succeeded, blocked, ended, terminated
 from lamplighter.ports import Executions, Ports, Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
@@ -339,3 +339,22 @@ def test_many_rows_are_read_strongly(executions: Executions) -> None:
     found = executions.get_many([row.id for row in rows], strongly=True)
 
     assert found == {row.id: row for row in rows}
+
+
+def test_giving_way_is_refused_once_another_has_come_between(executions: Executions) -> None:
+    """P16: the row would be ended for one that is no longer the one before it."""
+    job = chained(recurring())
+    row = replace(occurrence(job), predecessor=one_off(n=1).id)
+    executions.put([row])
+    skipped = replace(
+        ended(row, Event.SKIP, now=row.run_at, reason="overlap"), blocker=row.predecessor
+    )
+    other = replace(row, predecessor=one_off(n=2).id)
+
+    refused = executions.end(other, replace(skipped, predecessor=other.predecessor))
+    done = executions.end(row, skipped)
+
+    assert isinstance(refused, Refusal)
+    assert refused.found == row
+    assert isinstance(done, Execution)
+    assert (done.state, done.blocker) == (State.SKIPPED, row.predecessor)

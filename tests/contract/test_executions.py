@@ -1,7 +1,7 @@
 """`ports.Executions`: what holds of every implementation, sentence by sentence."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -23,11 +23,13 @@ from lamplighter.core.model import (
     Owner,
     Payload,
     Pointer,
+    Row,
     Token,
     Trigger,
 )
-from lamplighter.core.outcome import Refused, Succeeded, ended, put_off, taken_over
+from lamplighter.core.outcome import Parked, Refused, Succeeded, ended, put_off, taken_over
 from lamplighter.core.retry import Kind
+from lamplighter.core.waits import Part, Waited
 from lamplighter.ports import Page, Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
@@ -56,6 +58,7 @@ from tests.support.rows import (
     revised,
     running,
     s,
+    spec,
     succeeded,
 )
 
@@ -121,6 +124,7 @@ def test_a_put_of_more_rows_than_any_batch_takes_makes_them_all_in_order(world: 
 
 
 def test_a_put_leaves_a_row_that_exists_alone_and_answers_with_it(world: World) -> None:
+    """S0-S4: a slot's row is made once, by a condition of its write."""
     row = one_off()
     held = claimed(world, row)
 
@@ -321,8 +325,8 @@ def walk(
     return pages
 
 
-def position_of(row: Execution | Pointer) -> Position:
-    return row.position if isinstance(row, Pointer) else body_of(row.id)
+def position_of(row: Row) -> Position:
+    return body_of(row.id) if isinstance(row, Execution) else row.position
 
 
 def test_an_empty_bucket_is_read_to_its_end(world: World) -> None:
@@ -332,6 +336,7 @@ def test_an_empty_bucket_is_read_to_its_end(world: World) -> None:
 
 
 def test_rows_come_from_every_shard_asked_in_order_of_position(world: World) -> None:
+    """S2-M2: the oldest first, a batch at a time."""
     rows = [one_off(T + s(n % 7), shard=n % 4, n=n) for n in range(20)]
     world.executions.put(rows)
 
@@ -485,7 +490,7 @@ def test_how_its_message_came_is_kept_with_a_try(world: World) -> None:
     row = one_off()
     world.executions.put([row])
     first = Arrival(sent_at=T - s(60), received_at=T + s(0.002))
-    second = Arrival(sent_at=T - s(60), received_at=T + s(39.5))
+    second = Arrival(sent_at=T - s(60), received_at=T + s(39.5), hold=s(0.25), cold_start=s(1.5))
 
     won = world.executions.claim(
         row.id,
@@ -530,6 +535,44 @@ def test_a_claim_that_led_to_no_handler_is_no_start(world: World) -> None:
     found = world.executions.get(held.id)
     assert found is not None
     assert found.first_started_at is None
+
+
+def test_what_a_row_waited_for_before_its_first_start_is_kept_with_it(world: World) -> None:
+    """S0-N2: and a later claim leaves it as it is."""
+    row = one_off()
+    world.executions.put([row])
+    arrival = Arrival(sent_at=T - s(60), received_at=T + s(2))
+    held = world.executions.claim(
+        row.id,
+        attempt=1,
+        token=TOKEN,
+        worker=WORKER,
+        now=T + s(3),
+        lease_until=T + s(33),
+        arrival=arrival,
+    )
+    assert isinstance(held, Execution)
+
+    waiting = world.executions.settle(
+        put_off(held, until=T + s(18), reason="no answer"), token=TOKEN
+    )
+
+    none = timedelta(0)
+    expected = Waited(
+        until=T + s(18), on=Part.CLAIM, spent=(none, none, none, s(2), none, none, s(16))
+    )
+    assert waiting.waited == expected
+    again = world.executions.claim(
+        row.id,
+        attempt=1,
+        token=OTHER_TOKEN,
+        worker=WORKER,
+        now=T + s(18),
+        lease_until=T + s(48),
+    )
+    assert isinstance(again, Execution)
+    assert again.waited == expected
+    assert world.executions.settle(succeeded(again), token=OTHER_TOKEN).waited == expected
 
 
 def test_a_blocked_row_can_be_claimed(world: World) -> None:
@@ -596,6 +639,7 @@ def test_a_held_row_is_refused_and_shown_with_its_holder(world: World) -> None:
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_nothing_final_is_claimed(world: World, state: State) -> None:
+    """O-F21: a stale hit does nothing."""
     row = replace(cancelled(one_off()), state=state)
     world.executions.put([row])
 
@@ -1053,6 +1097,49 @@ def test_landings_in_a_dead_letter_queue_are_counted(world: World) -> None:
 def test_a_message_of_nothing_counts_nothing_and_makes_nothing(world: World) -> None:
     assert world.executions.count_undeliverable(id_at(T)) is None
     assert world.executions.get(id_at(T)) is None
+
+
+def test_that_its_owner_was_told_is_noted_once_and_changes_nothing_else(world: World) -> None:
+    """S4-R4."""
+    row = failed(running(one_off()), max_attempts=1)
+    world.executions.put([row])
+
+    for at in (T, T + s(60)):
+        world.executions.mark_told(row.id, now=at)
+
+    assert world.executions.get(row.id) == replace(row, told_at=T)
+
+
+def test_of_what_is_gone_nothing_is_noted_and_nothing_is_made(world: World) -> None:
+    world.executions.mark_told(id_at(T), now=T)
+
+    assert world.executions.get(id_at(T)) is None
+
+
+def test_what_is_parked_can_be_claimed_once_it_is_due_and_says_since_when(world: World) -> None:
+    """S0-O10."""
+    made_for = replace(spec(), task_version=4)
+    row = replace(one_off(), spec=made_for, task_version=4)
+    world.executions.put([running(row)])
+    waits = after(running(row), Parked(reason="no worker knows version 4"))
+    assert waits.next_run_at is not None
+
+    settled = world.executions.settle(waits, token=TOKEN)
+    claimed = world.executions.claim(
+        row.id,
+        attempt=1,
+        token=OTHER_TOKEN,
+        worker=WORKER,
+        now=waits.next_run_at,
+        lease_until=waits.next_run_at + LEASE,
+    )
+
+    assert settled == waits
+    assert settled.is_parked
+    assert isinstance(claimed, Execution)
+    assert (claimed.parked_since, claimed.task_version) == (waits.parked_since, 4)
+    done = world.executions.settle(after(claimed, Succeeded(result="1")), token=OTHER_TOKEN)
+    assert done.parked_since is None
 
 
 # Payloads that are items of their own.

@@ -6,7 +6,7 @@ import pytest
 
 from lamplighter.core.buckets import Position, before, through
 from lamplighter.core.errors import LostClaim, LostLease
-from lamplighter.core.lease import Grant, Held, Intent, Kind, Work
+from lamplighter.core.lease import Grant, Held, Intent, Kind, Void, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import PARTITION_LEASE
 from lamplighter.core.model import Execution, Token
@@ -14,6 +14,7 @@ from lamplighter.core.outcome import Succeeded
 from lamplighter.ports import Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
+from tests.support.partition_work import watermarks
 from tests.support.rows import LEASE, T, after, one_off, s
 
 WORK = Work(partition=3, kind=Kind.DISPATCH)
@@ -21,7 +22,7 @@ START = before(T)
 PAGE = through(T + s(10))
 
 
-def acquire(world: World, owner: str, now: datetime) -> Grant | Held:
+def acquire(world: World, owner: str, now: datetime) -> Grant | Held | Void:
     return world.control.acquire(
         WORK, owner=owner, now=now, until=now + PARTITION_LEASE, start=START
     )
@@ -34,6 +35,7 @@ def granted(world: World, owner: str, now: datetime) -> Grant:
 
 
 def test_one_owner_holds_a_partition_while_a_second_is_refused(world: World) -> None:
+    """S1-L1, S4-H4: a lease is a conditional write to one item; there is no ZooKeeper."""
     answers = race(lambda n: acquire(world, f"owner-{n}", T), 10)
 
     assert [type(answer) for answer in answers].count(Grant) == 1
@@ -44,6 +46,7 @@ def test_one_owner_holds_a_partition_while_a_second_is_refused(world: World) -> 
 def test_after_the_lease_lapses_a_new_owner_has_a_higher_epoch_and_the_old_ones_writes_are_refused(
     world: World,
 ) -> None:
+    """S0-T3, S1-L2: ownership carries an epoch, and stale owners move nothing."""
     old = granted(world, "paused", T)
     intent = Intent(after=START, until=PAGE, decided_at=T)
     world.control.advance(old, watermark=START, intent=intent, until=T + PARTITION_LEASE)
@@ -54,10 +57,11 @@ def test_after_the_lease_lapses_a_new_owner_has_a_higher_epoch_and_the_old_ones_
 
     assert new.epoch > old.epoch
     assert (new.watermark, new.intent) == (START, intent)
-    assert world.control.watermarks([WORK]) == {WORK: Position(START)}
+    assert watermarks(world.control, [WORK]) == {WORK: Position(START)}
 
 
 def test_of_ten_workers_racing_to_claim_exactly_one_wins(world: World) -> None:
+    """S1-H3, S2-L2: the conditional write decides, whoever was asked."""
     row = one_off()
     world.executions.put([row])
 
@@ -81,6 +85,7 @@ def test_of_ten_workers_racing_to_claim_exactly_one_wins(world: World) -> None:
 def test_a_worker_that_falls_silent_loses_the_execution_and_its_late_result_is_refused(
     world: World,
 ) -> None:
+    """S0-E2: its lease ends, and another may try; effects may then repeat."""
     row = one_off()
     world.executions.put([row])
     silent, other = Token("a" * 32), Token("b" * 32)

@@ -51,6 +51,7 @@ def test_a_one_off_is_its_execution(world: World) -> None:
 
 
 def test_a_recurring_job_is_made_with_its_first_execution(world: World) -> None:
+    """S4-H1: one transaction."""
     job = recurring()
 
     assert world.jobs.create(first=occurrence(job), job=job) is None
@@ -255,6 +256,7 @@ def test_a_revised_job_is_what_is_read_from_then_on(world: World) -> None:
 
 
 def test_every_part_of_a_definition_can_be_revised(world: World) -> None:
+    """S0-S2: expression, zone, start, end, policies, version."""
     job = create(world, recurring())
     other = recurring(payload='{"other":true}')
     second = replace(
@@ -339,6 +341,7 @@ def test_a_version_that_has_moved_on_is_not_revised(world: World) -> None:
 
 
 def test_a_version_that_has_moved_on_is_told_before_a_place_that_is_taken(world: World) -> None:
+    """O-F20: reasons go by the place of the item whose condition it was."""
     job = recurring()
     world.jobs.create(first=running(occurrence(job)), job=job)
     world.jobs.revise(job, revised(job))

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 import pytest
 
-from lamplighter.core.lease import Kind, Work
+from lamplighter.core.lease import Kind, Work, WorkItem
 from lamplighter.core.limits import SQS_MAX_DELAY_S, SQS_MAX_VISIBILITY_S
 from lamplighter.core.model import Message
 from lamplighter.ports import Outgoing, Received
@@ -109,6 +109,7 @@ def test_the_longest_delay_is_taken(world: World) -> None:
 
 
 def test_a_delay_of_901_seconds_is_refused_and_nothing_of_the_batch_is_sent(world: World) -> None:
+    """O-F14: before anything is lost."""
     messages = [message(world, n) for n in range(11)]
     too_far = message(world, 99, due_in=s(SQS_MAX_DELAY_S + 1))
 
@@ -232,7 +233,11 @@ def test_those_waiting_are_visible_and_not_taken(world: World) -> None:
 
 
 def test_each_work_is_handed_out(world: World) -> None:
-    works = [Work(partition=n, kind=kind) for n in range(12) for kind in Kind]
+    works = [
+        WorkItem(work=Work(partition=n, kind=kind, generation=n % 3), armed_by=n or None)
+        for n in range(12)
+        for kind in Kind
+    ]
 
     world.queue.hand_out(iter(works))
 

@@ -11,10 +11,10 @@ from lamplighter.core.outcome import Outcome, Succeeded
 from lamplighter.memory import Counts, VirtualClock
 from lamplighter.ports import Ports
 from lamplighter.services import execute, manage, slots
-from lamplighter.services.dispatch import dispatch
 from lamplighter.services.execute import Claimed
 from tests.contract.worlds import World
 from tests.support.jobs import OWNER, created, every, new_job
+from tests.support.partition_work import dispatch
 from tests.support.rows import T
 
 HOUR = timedelta(hours=1)

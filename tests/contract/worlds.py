@@ -17,13 +17,14 @@ from lamplighter.aws.queue import received_from, work_of
 from lamplighter.aws.settings import SchedulerSettings
 from lamplighter.aws.wiring import CLIENT_CONFIG, wire_to
 from lamplighter.core.errors import Rejected
-from lamplighter.core.lease import Work
+from lamplighter.core.lease import WorkItem
 from lamplighter.memory import MemoryPayloads, MemoryWorld
 from lamplighter.ports import (
     Clock,
     Control,
     Executions,
     Jobs,
+    Ledger,
     Payloads,
     Ports,
     Queue,
@@ -31,6 +32,7 @@ from lamplighter.ports import (
     Upload,
 )
 from tests.support.buckets import create_bucket, delete_bucket
+from tests.support.own_table import DynamoOwnTable, MemoryOwnTable, OwnTable
 from tests.support.tables import TableNames, create_tables
 
 if TYPE_CHECKING:
@@ -68,11 +70,16 @@ class World:
     ports: Ports
     receive: Callable[[str], Sequence[Received]]
     """What is visible in a lane now; it is then hidden for 900 s."""
-    handed_out: Callable[[], Sequence[Work]]
+    handed_out: Callable[[], Sequence[WorkItem]]
     pass_time: Callable[[timedelta], None]
     upload: Callable[[Upload, bytes], Uploaded]
     """What a caller meets who does as they were told, with these bytes."""
     bucket: Bucket
+    own: OwnTable
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.ports.ledger
 
     @property
     def payloads(self) -> Payloads:
@@ -101,13 +108,16 @@ class World:
 
 def memory() -> World:
     world = MemoryWorld()
+    own = MemoryOwnTable()
+    world.own.take = own.take
     return World(
         ports=world.ports(),
         receive=world.queue.receive,
-        handed_out=lambda: [*world.queue.work],
+        handed_out=world.queue.take_work,
         pass_time=world.pass_time,
         upload=partial(_to_memory, world.payloads),
         bucket=_InMemory(world.payloads),
+        own=own,
     )
 
 
@@ -160,16 +170,20 @@ def aws(clients: Clients) -> Iterator[World]:
     names = create_tables(clients.dynamodb, prefix)
     urls = {lane: _queue(clients.sqs, f"{prefix}-{lane}") for lane in (*LANES, "work")}
     bucket = create_bucket(clients.s3, f"{prefix}-payloads")
+    own = DynamoOwnTable(clients.dynamodb, f"{prefix}-own")
     try:
-        yield _on(clients, names, urls, bucket)
+        yield _on(clients, names, urls, bucket, own)
     finally:
+        own.delete()
         names.delete(clients.dynamodb)
         delete_bucket(clients.s3, bucket)
         for url in urls.values():
             clients.sqs.delete_queue(QueueUrl=url)
 
 
-def _on(clients: Clients, names: TableNames, urls: dict[str, str], bucket: str) -> World:
+def _on(
+    clients: Clients, names: TableNames, urls: dict[str, str], bucket: str, own: OwnTable
+) -> World:
     wired = wire_to(
         SchedulerSettings(
             stage="test",
@@ -177,7 +191,7 @@ def _on(clients: Clients, names: TableNames, urls: dict[str, str], bucket: str) 
             jobs_table=names.jobs,
             control_table=names.control,
             payloads_bucket=bucket,
-            queues={lane: urls[lane] for lane in LANES},
+            queues={lane: (urls[lane],) for lane in LANES},
             work_queue_url=urls["work"],
             log_sample_rate=1.0,
         ),
@@ -196,6 +210,7 @@ def _on(clients: Clients, names: TableNames, urls: dict[str, str], bucket: str) 
         pass_time=lambda duration: time.sleep(duration.total_seconds()),
         upload=_send,
         bucket=_OnS3(clients.s3, bucket),
+        own=own,
     )
 
 

@@ -29,6 +29,7 @@ def test_an_id_says_when_and_where_its_row_lies(at: datetime, shard: int, hash_b
 def test_ids_sort_as_their_places_do(
     one: tuple[datetime, int, int], other: tuple[datetime, int, int]
 ) -> None:
+    """S0-T1, S4-D2: the sort key is the time, then what tells rows of that time apart."""
     ids = buckets.execution_id(*one), buckets.execution_id(*other)
 
     assert (ids[0] < ids[1]) == (one < other)
@@ -54,6 +55,7 @@ def test_a_bucket_key_round_trips(minute: int, shard: int) -> None:
 
 
 def test_a_bucket_key_reads_as_its_minute_and_shard() -> None:
+    """S0-T1, S4-D2: a partition key is a UTC minute and a shard, not an hour and one of 128."""
     minute = buckets.minute_of(datetime(2026, 7, 12, 2, 5, 59, tzinfo=UTC))
 
     assert buckets.bucket_key(minute, 0x7F) == "2026-07-12T02:05#07f"
@@ -82,6 +84,7 @@ def test_the_minutes_between_two_positions_hold_every_position_between(
 
 
 def test_planning_an_occurrence_twice_makes_one_id() -> None:
+    """S0-S4: the id is a hash of the job and its slot."""
     job = buckets.recurring_job_id(datetime(2026, 1, 1, tzinfo=UTC), 7, 12345)
     slot = datetime(2026, 7, 12, 2, 0, tzinfo=UTC)
 

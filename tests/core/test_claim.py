@@ -55,6 +55,7 @@ def test_a_live_lease_keeps_the_message_until_the_grace_is_over() -> None:  # P8
 
 
 def test_a_lease_is_taken_over_only_after_its_grace() -> None:  # P9
+    """O-F12: twice the error that a clock is allowed."""
     just_before = FREE_AT - timedelta(milliseconds=1)
 
     assert isinstance(refused(message(), RUNNING, just_before), Keep)

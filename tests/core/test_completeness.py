@@ -92,7 +92,7 @@ class TestARow:
             (State.CANCELLED, Outcome.CANCELLED),
             (State.EXPIRED, Outcome.EXPIRED),
             (State.BLOCKED, Outcome.PENDING),
-            (State.SCHEDULED, Outcome.MISSED),
+            (State.SCHEDULED, Outcome.PENDING),
         ],
     )
     def test_that_is_an_hour_old_is_one_thing_in_each_state(
@@ -102,27 +102,11 @@ class TestARow:
         retrying = {"next_run_at": NOON} if state is State.RETRYING else {}
         one = replace(row(a_job(), 1), state=state, **running, **retrying)  # type: ignore[arg-type]
 
-        assert entry_of(one, Status(state), NOON + 60 * MINUTE).outcome is outcome
+        assert entry_of(one, Status(state)).outcome is outcome
 
-    @pytest.mark.parametrize(
-        ("seconds", "outcome"),
-        [(-1, Outcome.PENDING), (180, Outcome.PENDING), (181, Outcome.MISSED)],
-    )
-    def test_that_waits_is_missed_three_minutes_past_its_time(
-        self, seconds: int, outcome: Outcome
-    ) -> None:
-        one = row(a_job(), 1)
-        now = one.run_at + seconds * SECOND
-
-        assert entry_of(one, Status.QUEUED, now) == Entry(outcome=outcome, reason="QUEUED")
-
-    def test_of_a_catch_up_waits_for_its_turn(self) -> None:
-        now = NOON + 60 * MINUTE
-        place = CaughtUp(decided_at=now, number=5, step=60 * SECOND)
-        one = row(a_job(FIRE_ALL), 1, made_at=now, caught_up=place)
-
-        assert entry_of(one, Status.QUEUED, now + 5 * MINUTE).outcome is Outcome.PENDING
-        assert entry_of(one, Status.QUEUED, now + 9 * MINUTE).outcome is Outcome.MISSED
+    @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED, Status.BLOCKED])
+    def test_that_waits_is_pending_and_says_for_what(self, status: Status) -> None:
+        assert entry_of(row(a_job(), 1), status) == Entry(outcome=Outcome.PENDING, reason=status)
 
     @pytest.mark.parametrize(
         ("seconds", "entry"), [(-1, NOT_DUE), (0, JUST_DUE), (180, JUST_DUE), (181, NO_EXECUTION)]
@@ -272,3 +256,42 @@ class TestAHole:
         found = hole(job, 51, 74, later=later, earlier=before).explained
 
         assert found == (0, NO_EXECUTION)
+
+
+class TestTheEnd:
+    """Slots without rows at the end of a schedule: no row after them tells why."""
+
+    @pytest.mark.parametrize("misfire", [SKIP, FIRE_ONCE, FIRE_ALL])
+    def test_is_explained_by_the_skip_of_the_last_row(self, misfire: MisfirePolicy) -> None:
+        job = ending(a_job(misfire, window=5 * MINUTE))
+        skipped = replace(
+            row(job, 1),
+            state=State.SKIPPED,
+            reason="misfire: 0:30:00 late",
+            finished_at=NOON + 31 * MINUTE,
+        )
+
+        found = hole(job, 2, 5, later=None, earlier=skipped).explained
+
+        reason = "misfire" if misfire is SKIP else "catch-up window"
+        assert found == (4, Entry(outcome=Outcome.SKIPPED, reason=reason))
+
+    def test_is_missed_after_a_row_that_ran(self) -> None:
+        job = ending(a_job(SKIP))
+        ran = replace(row(job, 1), state=State.SUCCEEDED, finished_at=NOON + 31 * MINUTE)
+
+        assert hole(job, 2, 5, later=None, earlier=ran).explained == (0, NO_EXECUTION)
+
+    def test_is_missed_after_a_skip_at_which_it_was_still_to_come(self) -> None:
+        job = ending(a_job(SKIP))
+        skipped = replace(
+            row(job, 1), state=State.SKIPPED, reason="overlap: x", finished_at=NOON + MINUTE
+        )
+
+        assert hole(job, 2, 5, later=None, earlier=skipped).explained == (0, NO_EXECUTION)
+
+
+def ending(job: Job) -> Job:
+    """The job with its last slot five minutes past noon."""
+    end = NOON + 5 * MINUTE + SECOND
+    return replace(job, schedule=parse(cron="* * * * *", seed=job.id, end_at=end))

@@ -119,6 +119,7 @@ SIX_LATER = slot(6) + 5 * MINUTE
 def test_six_missed_slots_are_six_runs_one_or_none(
     policy: MisfirePolicy, expected: list[int]
 ) -> None:
+    """S0-S5, S2-M3: every, the latest, none; and a word on each that is not run."""
     job = hourly(policy)
 
     assert ran(job, slot(1), SIX_LATER) == [slot(hour) for hour in expected]
@@ -168,6 +169,7 @@ def test_the_threshold_is_the_jobs() -> None:
 
 
 def test_all_are_spread_from_the_decision_on_the_oldest_first() -> None:
+    """S2-M4: over a window, and not at one instant."""
     job = hourly(FIRE_ALL, catch_up=CatchUp(spread=60 * SECOND))
 
     rows = chain(job, slot(1), SIX_LATER)
@@ -177,6 +179,7 @@ def test_all_are_spread_from_the_decision_on_the_oldest_first() -> None:
 
 
 def test_all_means_the_latest_so_many() -> None:
+    """S0-S5, S2-M4: not thousands at once: a cap."""
     job = hourly(FIRE_ALL, catch_up=CatchUp(most=4, spread=40 * SECOND))
 
     assert ran(job, slot(1), SIX_LATER) == [slot(hour) for hour in (3, 4, 5, 6)]
@@ -267,6 +270,8 @@ def test_all_is_each_missed_slot_once_within_the_bounds(
 
 @pytest.mark.parametrize("policy", MisfirePolicy)
 def test_five_years_of_missed_minutes_cost_what_a_day_of_them_costs(policy: MisfirePolicy) -> None:
+    """O-F01, S0-S5: as much as the cap, not the time since the last one."""
+
     def steps(outage: timedelta) -> int:
         """How many slots are computed, for the row that was armed and for its successor."""
         seen = [0]
@@ -383,6 +388,7 @@ def one_off(deadline: timedelta | None, on_deadline: OnDeadline) -> Execution:
     [(OnDeadline.DEAD_LETTER, Event.EXPIRE), (OnDeadline.SKIP, Event.SKIP)],
 )
 def test_a_one_off_past_its_deadline_ends_as_it_says(on_deadline: OnDeadline, event: Event) -> None:
+    """S2-M5: shown among what needs attention, or skipped."""
     late = one_off(5 * MINUTE, on_deadline)
 
     assert dropped(late, None, slot(1) + 5 * MINUTE) is None

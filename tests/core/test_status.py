@@ -2,7 +2,6 @@
 
 import pytest
 
-from lamplighter.core.buckets import before, through
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import ALIASES, State
 from lamplighter.core.status import Status, parse_status, status_of
@@ -10,23 +9,22 @@ from lamplighter.memory import MemoryWorld
 from tests.support.jobs import created, in_, new_job
 
 
-def test_every_state_is_a_status_and_queued_is_one_more() -> None:
-    assert {*Status} == {*State} | {"QUEUED"}
+def test_every_state_is_a_status_and_queued_and_parked_are_more() -> None:
+    assert {*Status} == {*State} | {"QUEUED", "PARKED"}
 
 
 def test_what_dispatch_has_passed_is_queued() -> None:
     ports = MemoryWorld().ports()
     row = created(ports, new_job(run_at=in_(ports, 3600))).first
 
-    assert status_of(row, dispatched=None) is Status.SCHEDULED
-    assert status_of(row, dispatched=before(row.run_at)) is Status.SCHEDULED
-    assert status_of(row, dispatched=through(row.run_at)) is Status.QUEUED
+    assert status_of(row, dispatched=False) is Status.SCHEDULED
+    assert status_of(row, dispatched=True) is Status.QUEUED
 
 
 def test_what_was_sent_directly_is_queued() -> None:
     row = created(MemoryWorld().ports(), new_job()).first
 
-    assert status_of(row, dispatched=None) is Status.QUEUED
+    assert status_of(row, dispatched=False) is Status.QUEUED
 
 
 @pytest.mark.parametrize(

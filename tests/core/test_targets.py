@@ -264,7 +264,6 @@ def test_a_status_says_whether_another_try_may_help(status: int, kind: Kind) -> 
     assert str(status) in failure.message
 
 
-# O-H04
 @pytest.mark.parametrize(
     ("values", "seconds"),
     [
@@ -283,7 +282,7 @@ def test_a_status_says_whether_another_try_may_help(status: int, kind: Kind) -> 
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_who_asks_us_to_wait_is_waited_for(status: int, values: list[str], seconds: float) -> None:
-    """S0-R4."""
+    """S0-R4, O-H04."""
     failure = failure_of(status, values, now=NOW)
 
     assert failure is not None
@@ -300,6 +299,7 @@ def test_who_asks_us_to_wait_is_waited_for(status: int, values: list[str], secon
     ids=str,
 )
 def test_a_wait_that_makes_no_sense_is_the_usual_one(values: list[str]) -> None:
+    """O-H04: ASCII digits or an HTTP date, once; whatever else Python would read."""
     limited, unavailable = (failure_of(status, values, now=NOW) for status in (429, 503))
 
     assert limited is not None

@@ -27,11 +27,13 @@ NOW = datetime(2026, 7, 12, 2, 0, tzinfo=UTC)
     ],
 )
 def test_a_delay_is_rounded_up_where_that_costs_150_ms_at_most(wait_ms: int, seconds: int) -> None:
+    """S0-X4."""
     assert delay_s(NOW + timedelta(milliseconds=wait_ms), NOW) == seconds
 
 
 @given(st.integers(0, 900_000))
 def test_a_message_appears_at_most_150_ms_late_or_a_hold_early(wait_ms: int) -> None:
+    """S0-X4: never more than a second early, which is what its worker may hold it for."""
     wait = timedelta(milliseconds=wait_ms)
 
     late_by = timedelta(seconds=delay_s(NOW + wait, NOW)) - wait
@@ -40,6 +42,7 @@ def test_a_message_appears_at_most_150_ms_late_or_a_hold_early(wait_ms: int) -> 
 
 
 def test_a_delay_that_sqs_cannot_carry_is_a_bug() -> None:
+    """O-F14: over 900 s is refused here; what is due already has none."""
     with pytest.raises(ValueError, match="901 s is over SQS's 900 s"):
         delay_s(NOW + timedelta(seconds=901), NOW)
 
@@ -53,5 +56,6 @@ def test_what_is_inside_the_line_and_its_margin_can_be_carried_by_sqs() -> None:
 
 
 def test_the_margin_covers_twice_the_clock_error() -> None:
+    """S0-X3."""
     # The model finds a lost row at twice the error less one unit.
     assert 2 * MAX_CLOCK_ERROR <= MARGIN

@@ -27,7 +27,8 @@ stateDiagram-v2
 |---|---|
 {_rows(State)}
 
-`QUEUED` is shown, not stored: SCHEDULED, and its message is out.
+`QUEUED` is shown, not stored: SCHEDULED, and its message is out. So is `PARKED`: RETRYING, for no
+worker has known its task in the version that it was made for.
 
 | event | |
 |---|---|

@@ -8,9 +8,11 @@ import pytest
 
 from lamplighter.api import cursors
 from lamplighter.core.buckets import ExecutionId, body_of
+from lamplighter.core.forecast import Capacity
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.sim.system import System
 from tests.support.api import Caller, caller
+from tests.support.jobs import created, in_, new_job
 
 MINUTE = timedelta(minutes=1)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -202,6 +204,37 @@ class TestLedger:
         assert acme.calling_as("eve").get(path, cursor=cursor).status in {400, 404}
 
 
+class TestProgress:
+    def test_tells_how_far_dispatch_has_come(self, acme: Caller, system: System) -> None:
+        system.run_for(2 * MINUTE)
+
+        found = acme.get("/v1/progress").json
+
+        assert found["dispatched_until"] == found["due_until"] > "2026-01-01T12:05"
+        assert found["backlog"] is None
+
+    def test_tells_how_a_backlog_drains(
+        self, acme: Caller, system: System, world: MemoryWorld
+    ) -> None:
+        world.drain_per_second = 8
+        for n in range(600):
+            created(world.ports(), new_job(run_at=in_(world.ports(), 300 + n)))
+        system.ticking = False
+        system.run_for(20 * MINUTE)
+        system.ticking = True
+        system.run_for(2 * MINUTE)
+
+        found = acme.get("/v1/progress").json
+
+        assert found["dispatched_until"] == found["backlog"]["oldest"] < found["due_until"]
+        assert 0 < found["backlog"]["share_done"] < 1
+        assert found["backlog"]["sent"] > 50
+        assert found["backlog"]["since"] < found["backlog"]["ends_at"]
+        assert set(found["backlog"]) == {
+            *("since", "oldest", "until", "share_done", "sent", "ends_at")
+        }
+
+
 class TestRecovery:
     def test_tells_what_would_run_of_each_job(self, acme: Caller, system: System) -> None:
         job = acme.create(
@@ -266,8 +299,42 @@ class TestForecast:
             ],
             "worst_lateness_seconds": 10.0,
             "flexible_window_seconds": 10,
+            "lanes": [
+                {
+                    "queue": "default",
+                    "per_second": 100.0,
+                    "planned": 31,
+                    "minutes": [
+                        {"minute": "2026-01-01T12:30:00.000Z", "planned": 1, "busiest_second": 1},
+                        {"minute": "2026-01-01T13:00:00.000Z", "planned": 30, "busiest_second": 30},
+                    ],
+                    "late": [],
+                    "worst_lateness_seconds": 0.3,
+                    "flexible_window_seconds": 0,
+                }
+            ],
             "next_cursor": None,
         }
+
+    def test_goes_by_what_each_lane_can_start(self, world: MemoryWorld, system: System) -> None:
+        """Issue 4, spikes: which minutes exceed the stack's capacity."""
+        world.capacity = Capacity(lanes={"default": 1000.0, "bulk": 3.0})
+        acme = caller(world)
+        for _ in range(30):
+            acme.create(cron="0 * * * *")
+            acme.create(cron="0 * * * *", queue="bulk")
+
+        found = acme.get("/v1/forecast").json
+
+        # That of a lane of which nobody said is as it is on demand.
+        assert found["per_second"] == 1000 + 3 + 100
+        assert found["late"] == [
+            {"minute": "2026-01-01T13:00:00.000Z", "planned": 30, "lateness_seconds": 10.0}
+        ]
+        assert (found["worst_lateness_seconds"], found["flexible_window_seconds"]) == (10.0, 10)
+        lanes = {lane["queue"]: lane for lane in found["lanes"]}
+        assert {queue: lane["per_second"] for queue, lane in lanes.items()} == world.capacity.lanes
+        assert (lanes["default"]["late"], len(lanes["bulk"]["late"])) == ([], 1)
 
     def test_is_of_ones_own(self, acme: Caller, system: System) -> None:
         acme.create(rate="1 minute")

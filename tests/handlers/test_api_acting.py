@@ -418,6 +418,7 @@ class TestMany:
     def test_one_that_nothing_answers_for_is_told_so(
         self, acme: Caller, world: MemoryWorld
     ) -> None:
+        """O-F19: a bulk verb names what it could not do."""
         in_state(world, State.SCHEDULED)
 
         def hook(call: Call, when: When) -> None:

@@ -16,6 +16,8 @@ HTTPS = HttpRules(owners=TO_ALL)
 ECHO = {"task": "echo"}
 DAILY = {"task": "echo", "cron": "0 2 * * *"}
 
+KINDS = "'task', 'http', 'lambda', 'sqs', 'sns', 'eventbridge', 'stepfunctions' or 'sfn'"
+
 
 @pytest.fixture
 def world() -> MemoryWorld:
@@ -53,8 +55,8 @@ def world() -> MemoryWorld:
             "deadline_seconds: more than 31622400 (got 31622401)",
         ),
         ({**ECHO, "timeout_seconds": 841}, "timeout_seconds: more than 840 (got 841)"),
-        ({"target": {"kind": "ftp"}}, "target.kind: not 'task' or 'http' (got 'ftp')"),
-        ({"target": {"kind": 1}}, "target.kind: not 'task' or 'http' (got 1)"),
+        ({"target": {"kind": "ftp"}}, f"target.kind: not {KINDS} (got 'ftp')"),
+        ({"target": {"kind": 1}}, f"target.kind: not {KINDS} (got 1)"),
         (
             {**DAILY, "timezone": "CST"},
             "timezone: not a zone of the IANA database 2026f (got 'CST')",

@@ -14,7 +14,7 @@ from lamplighter.core.addresses import Reach
 from lamplighter.core.buckets import object_prefix
 from lamplighter.core.model import Job, Owner
 from lamplighter.core.outcome import Outcome, Succeeded
-from lamplighter.core.targets import HttpRules
+from lamplighter.core.targets import HttpRules, HttpTarget
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.services.execute import Claimed, begin
 from lamplighter.sim.system import System
@@ -78,6 +78,7 @@ RECURRING: Document = {
     "flexible_window_seconds": 60,
     "except": ["2026-03-02"],
     "task": "report",
+    "task_version": 3,
     "payload": {"a": {"b": 1}},
     "queue": "bulk",
     "misfire_policy": "FIRE_ALL",
@@ -323,7 +324,7 @@ class TestARecurringJob:
         patched(acme, made, name="renamed")
 
         (job,) = world.tables.jobs.values()
-        assert job.spec.target is not None
+        assert isinstance(job.spec.target, HttpTarget)
         assert job.spec.target.url == "https://x.example/a?token=t&b=1"
         assert job.spec.target.headers == (("Authorization", "Bearer s"),)
         patched(acme, made, task="echo")
@@ -346,7 +347,7 @@ class TestARecurringJob:
             patched(acme, made, target={"url": asked})
 
             (job,) = world.tables.jobs.values()
-            assert job.spec.target is not None
+            assert isinstance(job.spec.target, HttpTarget)
             assert job.spec.target.place.path == stored
 
     @pytest.mark.parametrize(
@@ -403,7 +404,7 @@ class TestARecurringJob:
         patched(acme, made, target={"url": "https://y.example/?token=n", "headers": headers})
 
         (job,) = world.tables.jobs.values()
-        assert job.spec.target is not None
+        assert isinstance(job.spec.target, HttpTarget)
         given = {name: value for name, value in (headers or {}).items() if value}
         assert (dict(job.spec.target.headers), job.spec.target.place.host) == (given, "y.example")
 
@@ -732,6 +733,18 @@ def test_all_of_a_job_is_either_said_by_a_body_or_its_own() -> None:
     of_a_body = {"id", "owner", "spec", "schedule", "misfire", "overlap", "catch_up", "name"}
 
     assert {field.name for field in fields(Job)} == {*patching.KEPT} | of_a_body
+
+
+def test_a_target_in_the_place_of_a_task_takes_its_version_away(acme: Caller) -> None:
+    """S0-O10: and another task's name does not."""
+    made = acme.create(rate="1 hour", task_version=3)
+
+    assert patched(acme, made, task="other")["task_version"] == 3
+    target = {"kind": "http", "url": "https://svc.example.com/"}
+    assert patched(acme, made, target=target)["task_version"] is None
+    answer = acme.patch(path(made), {"task_version": 2})
+
+    assert (answer.status, answer.fields) == (400, {"task_version"})
 
 
 def test_an_answer_is_the_job_and_no_secret(acme: Caller) -> None:

@@ -59,6 +59,7 @@ def over_quota(answer: Answer) -> Mapping[str, Any]:
 
 
 def test_one_job_too_many_is_answered_with_its_quota(world: MemoryWorld) -> None:
+    """S0-P4: refused at the door, with the quota's name."""
     acme = under(world, live_jobs=1)
     made = acme.create(rate="1 hour")
 
@@ -131,6 +132,7 @@ asking = pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING.keys())
 def test_every_route_that_makes_an_execution_is_refused_over_the_quota(
     world: MemoryWorld, recurring: str, ended: str, ask: Ask
 ) -> None:
+    """S0-P4: queued executions and payload bytes."""
     there = len(world.tables.executions)
     acme = under(world, queued_executions=0)
 
@@ -145,6 +147,7 @@ def test_every_route_that_makes_an_execution_is_refused_over_the_quota(
 def test_every_route_that_makes_an_execution_takes_of_the_rate(
     world: MemoryWorld, recurring: str, ended: str, ask: Ask
 ) -> None:
+    """S0-P4: submissions a second; 429 says when to come again."""
     acme = under(world, submissions_per_second=1, burst=2)
     acme.create()
     acme.create()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamplighter.core.addresses import Reach
-from lamplighter.core.targets import NOBODY, HttpRules
+from lamplighter.core.targets import NOBODY, HttpRules, HttpTarget
 from lamplighter.memory import MemoryWorld
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.sim.system import System
@@ -85,7 +85,7 @@ def test_what_looks_secret_is_shown_masked(acme: Caller, world: MemoryWorld) -> 
     for path in ("jobs", "executions", f"jobs/{made['job_id']}/executions"):
         assert "hunter2" not in acme.get(f"/v1/{path}").text
     (kept,) = world.tables.jobs.values()
-    assert kept.spec.target is not None
+    assert isinstance(kept.spec.target, HttpTarget)
     assert ("x-api-key", "hunter2") in kept.spec.target.headers
 
 

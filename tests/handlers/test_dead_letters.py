@@ -34,6 +34,7 @@ def state(world: MemoryWorld, id: ExecutionId) -> State:
 def test_an_execution_that_still_waits_is_sent_again(
     dead_letters: Function, deployed: Deployed
 ) -> None:
+    """O-F15: what was never tried is not given up."""
     id = deployed.submit("echo")
     event = deployed.receive("default")
     deployed.empty()

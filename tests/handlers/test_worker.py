@@ -4,11 +4,14 @@ import json
 import subprocess
 import sys
 import textwrap
+from datetime import timedelta
 
 import pytest
 
+from lamplighter.aws.offset import DynamoClockOffset
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Message
 from tests.support.lambdas import Context, Deployed, Function, batch, ids_of, kept, record
@@ -17,6 +20,7 @@ NOTHING = {"visible": 0, "hidden": 0, "delayed": 0}
 
 
 def test_a_batch_of_jobs_is_run_and_deleted(worker: Function, deployed: Deployed) -> None:
+    """O-F13: on success the list is there, and empty."""
     ids = [deployed.submit("echo", f'"job {n}"') for n in range(3)]
 
     answer = worker.handle(deployed.receive("default"), Context(aws_request_id="request-7"))
@@ -30,6 +34,7 @@ def test_a_batch_of_jobs_is_run_and_deleted(worker: Function, deployed: Deployed
 def test_a_job_that_fails_is_armed_again_and_its_message_deleted(
     worker: Function, deployed: Deployed
 ) -> None:
+    """O-F13: what fails ends by its row, long before its message was received too often."""
     id = deployed.submit("flaky", '{"failures": 1}')
 
     answer = worker.handle(deployed.receive("default"), Context())
@@ -44,6 +49,7 @@ def test_a_job_that_fails_is_armed_again_and_its_message_deleted(
 def test_a_message_that_is_none_of_ours_is_kept_and_its_neighbours_run(
     worker: Function, deployed: Deployed
 ) -> None:
+    """O-F13: exactly the ids that failed, each once."""
     done = deployed.submit("echo")
     event = deployed.receive("default")
     poison = [
@@ -95,6 +101,26 @@ def test_a_job_that_comes_twice_runs_once(worker: Function, deployed: Deployed) 
 
 def test_an_empty_batch_keeps_nothing(worker: Function) -> None:
     assert worker.handle({"Records": []}, Context()) == kept()
+
+
+def test_a_batch_of_a_worker_whose_clock_is_off_is_kept_untouched(
+    worker: Function, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-X2."""
+    id = deployed.submit("echo")
+    event = deployed.receive("default")
+    off = Bounds(low=timedelta(seconds=2), high=timedelta(seconds=3))
+    monkeypatch.setattr(DynamoClockOffset, "bounds", lambda _: off)
+
+    assert worker.handle(event, Context()) == kept(*ids_of(event))
+    assert deployed.row(id).state is State.SCHEDULED
+    assert deployed.messages("default") == {**NOTHING, "hidden": 1}
+
+
+def test_a_worker_knows_when_its_process_began(worker: Function) -> None:
+    boot = worker.runner.ports.boot  # type: ignore[attr-defined] # of this function only
+
+    assert boot.began_at < boot.ready_at <= worker.wired.ports.clock.now()
 
 
 def test_what_happened_is_counted_at_the_end_of_the_batch(

@@ -71,6 +71,8 @@ class Assembly:
                 return self.scheduler.names[logical_id]
             case {"Fn::ImportValue": str(export)}:
                 return self.data.names[self._exporter(export)]
+            case {"Fn::Join": ["", ["arn:", *_, str(resource)]]}:
+                return resource.removeprefix(":")
             case {"Fn::Join": ["", [part, str(suffix)]]}:
                 return f"{self.named(part)}{suffix}"
             case other:

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from lamplighter.aws.telemetry import LambdaTelemetry
+from lamplighter.core.errors import Unavailable
+from lamplighter.core.lease import Ticker
 from lamplighter.core.misfire import Gap
 from lamplighter.memory.world import MemoryWorld
 from tests.infra.templates import Assembly, Properties
@@ -13,15 +15,25 @@ from tests.support.jobs import created, new_job
 from tests.support.rows import T, recurring
 
 ALARM = "AWS::CloudWatch::Alarm"
+OLDEST = {
+    "Alarms/WorkWaits": ("Work/Queue", 600),
+    "Alarms/DefaultWaits": ("DefaultLane/Queue", 1200),
+    "Alarms/CriticalWaits": ("CriticalLane/Queue", 1200),
+    "Alarms/BulkWaits": ("BulkLane/Queue", 1200),
+}
 OURS = {
     f"Alarms/{lane}StartsLate": ("start_lateness_ms", {"lane": lane.lower()}, "p99", 2000)
     for lane in ("Default", "Critical", "Bulk")
 } | {
     "Alarms/DispatchBehind": ("watermark_age_ms", {}, "Maximum", 0),
-    "Alarms/TicksMissing": ("ticks", {}, "Sum", 1),
+    "Alarms/ScheduleTicksMissing": ("ticks_by_schedule", {}, "Sum", 1),
+    "Alarms/RuleTicksMissing": ("ticks_by_rule", {}, "Sum", 1),
     "Alarms/RowsRecovered": ("recovered", {}, "Sum", 0),
     "Alarms/OccurrencesMissed": ("missed_not_run", {}, "Sum", 0),
     "Alarms/OccurrencesUnaccounted": ("missed", {}, "Sum", 0),
+    "Alarms/ClocksOff": ("clock_offset_ms", {}, "Maximum", 500),
+    "Alarms/ExecutionsParked": ("parked", {}, "Sum", 0),
+    "Alarms/NoticesFailing": ("notices_failed", {}, "Sum", 0),
     "Alarms/DefinitionsUnreadable": ("unreadable_definitions", {}, "Sum", 0),
 }
 QUEUES = {
@@ -53,14 +65,17 @@ def test_there_is_an_alarm_on_what_the_functions_measure(assembly: Assembly, nam
 def test_the_functions_do_emit_what_the_alarms_watch(
     assembly: Assembly, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    telemetry = LambdaTelemetry()
+    telemetry = LambdaTelemetry(clock_offset=lambda: timedelta(0))
     execution = created(MemoryWorld().ports(), new_job()).first
 
-    telemetry.ticked()
+    for ticker in Ticker:
+        telemetry.ticked(by=ticker)
     telemetry.dispatched(partition=0, sent=1, pages=1, age=timedelta(0))
     telemetry.recovered(execution, reason="its message was lost")
     telemetry.passed_over(recurring(), Gap(first=T, last=T, count=1, reason="misfire: skipped"))
     telemetry.missed(recurring(), 1)
+    telemetry.parked(execution)
+    telemetry.not_told(execution, Unavailable("no such bus"))
     telemetry.definition_unreadable(recurring().id, reason="no such zone")
     telemetry.started(execution, lateness=timedelta(0))
     telemetry.flush()
@@ -85,6 +100,7 @@ def test_the_functions_do_emit_what_the_alarms_watch(
 def test_there_is_an_alarm_on_each_queue_of_undelivered_messages(
     assembly: Assembly, name: str
 ) -> None:
+    """O-F17: each has one, and lanes have another on the age of their oldest message."""
     alarm = assembly.scheduler.properties(ALARM)[name]
 
     assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
@@ -92,10 +108,37 @@ def test_there_is_an_alarm_on_each_queue_of_undelivered_messages(
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
 
 
+@pytest.mark.parametrize("name", sorted(OLDEST))
+def test_there_is_an_alarm_on_the_age_of_each_queues_oldest_message(
+    assembly: Assembly, name: str
+) -> None:
+    """S2-K2, O-F17: backlog and age scale and alarm, not CPU."""
+    queue, seconds = OLDEST[name]
+
+    alarm = assembly.scheduler.properties(ALARM)[name]
+
+    assert alarm["MetricName"] == "ApproximateAgeOfOldestMessage"
+    assert assembly.named(dimensions(alarm)["QueueName"]) == queue
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", seconds)
+
+
+def test_there_is_an_alarm_on_what_recursion_detection_drops(assembly: Assembly) -> None:
+    """O-F16: of every function that feeds a queue."""
+    alarm = assembly.scheduler.properties(ALARM)["Alarms/InvocationsDropped"]
+    watched = [each["MetricStat"]["Metric"] for each in alarm["Metrics"] if "MetricStat" in each]
+
+    assert {metric["MetricName"] for metric in watched} == {"RecursiveInvocationsDropped"}
+    assert sorted(assembly.named(metric["Dimensions"][0]["Value"]) for metric in watched) == [
+        *("BulkWorker/Function", "CriticalWorker/Function", "DeadLetters/Function"),
+        *("DefaultWorker/Function", "Scheduler/Function"),
+    ]
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
+
+
 def test_these_are_all_alarms_and_each_says_what_it_means(assembly: Assembly) -> None:
     alarms = assembly.scheduler.properties(ALARM)
 
-    assert set(alarms) == {*OURS, *QUEUES}
+    assert set(alarms) == {*OURS, *QUEUES, *OLDEST, "Alarms/InvocationsDropped"}
     assert all(alarm["AlarmDescription"] for alarm in alarms.values())
 
 
@@ -105,5 +148,6 @@ def test_silence_is_an_alarm_for_ticks_and_none_for_the_rest(assembly: Assembly)
         for name, alarm in assembly.scheduler.properties(ALARM).items()
     }
 
-    assert silence.pop("Alarms/TicksMissing") == "breaching"
+    for ticker in ("Schedule", "Rule"):
+        assert silence.pop(f"Alarms/{ticker}TicksMissing") == "breaching"
     assert set(silence.values()) == {"notBreaching"}

@@ -124,6 +124,14 @@ def test_tables_of_ones_own_and_protection_for_new_ones_exclude_each_other(
             "quotas of 100 owners: [0-9]+ bytes of JSON, more than 2048",
             id="more quotas than an environment holds",
         ),
+        pytest.param(
+            {
+                "lanes": [Lane(name="default", queues=16)],
+                "quotas": Quotas(owners={f"owner-{n}": Quota(live_jobs=n) for n in range(30)}),
+            },
+            "queues, lanes, targets and quotas: [0-9]+ bytes of settings, more than 3000",
+            id="more queues and quotas than an environment holds",
+        ),
     ],
 )
 def test_a_choice_that_cannot_work_is_refused_by_name(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lamplighter import version
 from tests.infra.templates import Assembly
 
 FUNCTION = "AWS::Lambda::Function"
@@ -67,6 +68,42 @@ def test_the_api_finds_swagger_ui_in_its_layer_and_no_other_function_carries_it(
         if "Layers/Swagger" in [local.named(layer) for layer in function["Layers"]]
     ]
     assert carriers == ["ApiHandler/Function"]
+
+
+# The caller has a world in memory, which no layer carries; the call itself does without.
+ISOLATED_CALL = f"""
+import lamplighter
+
+lamplighter.__path__.append({str(Path(version.__file__).parent)!r})
+
+from lamplighter.core.model import Owner, Payload, Spec
+from lamplighter.memory import MemoryWorld
+from lamplighter.services.execute import begin
+from lamplighter.services.heartbeat import Heartbeats
+from lamplighter.services.submit import NewJob, submit
+from lamplighter.tasks.isolation import Isolation
+from lamplighter.tasks.runner import TaskRunner
+from lamplighter.tasks.source import Source
+from dataclasses import replace
+
+world, source = MemoryWorld(), Source(module="playground.tasks")
+spec = Spec(task="echo", payload=Payload.of("7"))
+submit(world.ports(), NewJob(owner=Owner("acme"), spec=spec))
+claimed = begin(world.ports(), world.queue.receive()[0], worker="worker-1")
+claimed = replace(claimed, execution=replace(claimed.execution, crashes=1))
+isolation = Isolation(source, lambda _, line: print(line))
+runner = TaskRunner(source.load({{}}), Heartbeats(world.ports()), world.clock, isolation=isolation)
+print(runner(claimed))
+"""
+
+
+def test_an_isolated_call_finds_what_it_needs_in_the_layers(
+    local: Assembly, provided: Path
+) -> None:
+    found = with_its_layers(local, provided, "DefaultWorker/Function", ISOLATED_CALL)
+
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "Succeeded(result='7', version=1)\n"
 
 
 def handler_of(local: Assembly, function: str) -> str:

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import pytest
 
+from lamplighter.aws import schema
+from lamplighter.core.buckets import LIMITS_KEY, permit_key
 from tests.infra.templates import Assembly, Properties
 
 ROLE = "AWS::IAM::Role"
@@ -15,21 +17,28 @@ WORK = ["Work/Queue"]
 BUCKET = ["Payloads/Bucket"]
 OBJECTS = ["Payloads/Bucket/*"]
 
+BUS = ["event-bus/default"]
+
 Allowed = dict[str, list[str]]
 T = TypeVar("T")
 
 
 def _worker(lane: str) -> Allowed:
     return {
-        "dynamodb:GetItem": ["Executions", "Jobs"],
-        "dynamodb:ConditionCheckItem": ["Jobs"],
+        "dynamodb:GetItem": ["Control", "Executions", "Jobs"],
+        # Who has a place under a limit that is asked for, and who waits for it.
+        "dynamodb:BatchGetItem": ["Control", "Executions"],
+        "dynamodb:Query": ["Control"],
+        "dynamodb:DeleteItem": ["Control"],
+        "dynamodb:ConditionCheckItem": ["Executions", "Jobs"],
         "dynamodb:PutItem": ["Executions"],
-        "dynamodb:UpdateItem": ["Executions"],
+        "dynamodb:UpdateItem": ["Control", "Executions"],
         "sqs:ReceiveMessage": [f"{lane}Lane/Queue"],
         "sqs:DeleteMessage": [f"{lane}Lane/Queue"],
         "sqs:ChangeMessageVisibility": [f"{lane}Lane/Queue"],
         "sqs:GetQueueAttributes": [f"{lane}Lane/Queue"],
         "sqs:SendMessage": LANES,
+        "events:PutEvents": BUS,
         "s3:GetObjectVersion": OBJECTS,
         "s3:ListBucket": BUCKET,
         "logs:CreateLogStream": [f"{lane}Worker/Log"],
@@ -39,9 +48,9 @@ def _worker(lane: str) -> Allowed:
 
 ALLOWED: dict[str, Allowed] = {
     "Scheduler/Role": {
-        "dynamodb:Query": ["Executions"],
+        "dynamodb:Query": ["Executions", "Jobs"],
         "dynamodb:GetItem": ["Control", "Executions", "Jobs"],
-        "dynamodb:BatchGetItem": ["Control", "Jobs"],
+        "dynamodb:BatchGetItem": ["Control", "Executions", "Jobs"],
         "dynamodb:ConditionCheckItem": ["Jobs"],
         "dynamodb:PutItem": ["Control", "Executions"],
         "dynamodb:UpdateItem": ["Control", "Executions"],
@@ -49,6 +58,7 @@ ALLOWED: dict[str, Allowed] = {
         "sqs:DeleteMessage": WORK,
         "sqs:GetQueueAttributes": [*LANES, *WORK],
         "sqs:SendMessage": [*LANES, *WORK],
+        "events:PutEvents": BUS,
         "logs:CreateLogStream": ["Scheduler/Log"],
         "logs:PutLogEvents": ["Scheduler/Log"],
     },
@@ -57,16 +67,22 @@ ALLOWED: dict[str, Allowed] = {
     "BulkWorker/Role": _worker("Bulk"),
     "DeadLetters/Role": {
         "dynamodb:GetItem": ["Executions"],
+        "dynamodb:PutItem": ["Executions"],
         "dynamodb:UpdateItem": ["Executions"],
         "sqs:ReceiveMessage": LANE_DEAD_LETTERS,
         "sqs:DeleteMessage": LANE_DEAD_LETTERS,
         "sqs:GetQueueAttributes": LANE_DEAD_LETTERS,
         "sqs:SendMessage": LANES,
+        "events:PutEvents": BUS,
         "logs:CreateLogStream": ["DeadLetters/Log"],
         "logs:PutLogEvents": ["DeadLetters/Log"],
     },
     "ApiHandler/Role": {
+        "dynamodb:DeleteItem": ["Control"],
         "dynamodb:Query": [
+            "Control",
+            # A sample of the minute that a new job lands on (docs/decisions/0021).
+            "Executions",
             "Executions/index/by_job",
             "Executions/index/by_owner",
             "Executions/index/needs_attention",
@@ -77,7 +93,7 @@ ALLOWED: dict[str, Allowed] = {
         "dynamodb:BatchGetItem": ["Control", "Executions", "Jobs"],
         "dynamodb:ConditionCheckItem": ["Executions", "Jobs"],
         "dynamodb:PutItem": ["Control", "Executions", "Jobs"],
-        "dynamodb:UpdateItem": ["Executions", "Jobs"],
+        "dynamodb:UpdateItem": ["Control", "Executions", "Jobs"],
         "sqs:SendMessage": LANES,
         "s3:PutObject": OBJECTS,
         "s3:GetObject": OBJECTS,
@@ -103,6 +119,24 @@ def test_each_role_may_do_exactly_this(assembly: Assembly) -> None:
         name: {action: sorted(resources) for action, resources in allowed.items()}
         for name, allowed in ALLOWED.items()
     }
+
+
+@pytest.mark.parametrize("role", ["DefaultWorker/Role", "ApiHandler/Role"])
+def test_of_the_control_table_limits_alone_are_written_but_by_the_scheduler(
+    assembly: Assembly, role: str
+) -> None:
+    """Leases and layouts lie there too."""
+    writes = {"dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+    found = [
+        statement["Condition"]
+        for statement in _statements(assembly.scheduler.properties(ROLE)[role])
+        if {assembly.named(arn) for arn in _list(statement["Resource"])} == {"Control"}
+        and writes & {*_list(statement["Action"])}
+    ]
+
+    assert found == [{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["permit#*"]}}]
+    assert permit_key("owner", "acme")[0].startswith(schema.PERMITS)
+    assert LIMITS_KEY[0].startswith(schema.PERMITS)
 
 
 def test_no_role_has_a_policy_from_anywhere_else(assembly: Assembly) -> None:

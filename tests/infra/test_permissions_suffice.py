@@ -16,15 +16,19 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.model import OperationModel
 from moto import mock_aws
+from moto.core.utils import utcnow
 
 from infra.paths import FUNCTIONS
 from lamplighter.aws import schema
 from lamplighter.aws.clock import SystemClock
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import LAYOUT_KEY, parse_execution_id, parse_job_id
-from lamplighter.core.limits import RECOUNT_AFTER
-from lamplighter.core.model import Job, JobStatus, Message, Owner, Payload
-from lamplighter.services import manage
+from lamplighter.core.limits import LIMITS_FRESH, RECOUNT_AFTER
+from lamplighter.core.model import Execution, Job, JobStatus, Message, Owner, Payload, Token
+from lamplighter.core.permits import Bound, Limits
+from lamplighter.core.watching import first_watch
+from lamplighter.ports import Ports
+from lamplighter.services import endings, manage, permits, watch
 from tests.infra.templates import Assembly, Properties
 from tests.infra.test_permissions import ALLOWED
 from tests.support import api
@@ -90,6 +94,9 @@ def _permissions(service: str, operation: str, params: Properties) -> Iterator[C
         case _ if service == "dynamodb":
             index = f"/index/{params['IndexName']}" if "IndexName" in params else ""
             yield f"dynamodb:{operation}", f"{params['TableName']}{index}"
+        case "PutEvents":
+            for entry in params["Entries"]:
+                yield "events:PutEvents", f"event-bus/{entry['EventBusName']}"
         case _:
             name = params["QueueUrl"].rpartition("/")[2].replace("-", "/")
             yield f"sqs:{operation.removesuffix('Batch')}", name
@@ -149,6 +156,63 @@ class Stack:
             ports.tally.recount(ADA, now=ports.clock.now())
             assert ports.tally.recount(ADA, now=ports.clock.now() + RECOUNT_AFTER)
         assert ports.tally.usage(ADA).live_jobs > 1
+
+    def watch(self, job: Document) -> None:
+        """What the scheduler's function does when a job's watch is due."""
+        ports = self.handlers["Scheduler"].wired.ports
+        found = ports.jobs.get(parse_job_id(job["job_id"]))
+        assert found is not None
+        due = replace(first_watch(found, ports.clock.now()), since=found.created_at)
+        with self.calls.by("Scheduler"):
+            watch.visit(ports, due)
+
+    def tell(self, job: Document) -> None:
+        """What either function does with what it finds ended, and nobody was told of."""
+        id = parse_execution_id(job["execution_id"])
+        for function in ("Scheduler", "DeadLetters"):
+            ports = self.handlers[function].wired.ports
+            row = ports.executions.get(id)
+            assert row is not None
+            assert row.told_at is not None
+            with self.calls.by(function):
+                endings.tell(ports, replace(row, told_at=None))
+
+    def limit(self, one: Document, other: Document) -> None:
+        """Two limits under which one execution has a place, and the other waits for it."""
+
+        def set_to(kind: str, name: str, limit: int) -> None:
+            self.request("PUT", "/v1/limits", {"kind": kind, "name": name, "limit": limit})
+
+        def take(ports: Ports, row: Execution, token: str) -> tuple[Bound, ...] | permits.Full:
+            with self.calls.by("DefaultWorker"):
+                return permits.take(ports, row, Token(token * 32))
+
+        ports = self.handlers["DefaultWorker"].wired.ports
+        with self.calls.by("DefaultWorker"):
+            assert ports.permits.limits() == Limits()
+            ids = [parse_execution_id(job["execution_id"]) for job in (one, other)]
+            first, second = (row for id in ids if (row := ports.executions.get(id)))
+        set_to("queue", "default", 1)
+        set_to("owner", "*", 5)
+        self.shifted += LIMITS_FRESH
+        bounds = take(ports, first, "a")
+        full = take(ports, second, "b")
+        assert isinstance(bounds, tuple)
+        assert isinstance(full, permits.Full)
+        with self.calls.by("DefaultWorker"):
+            permits.wait(ports, second, full, receives=1)
+        set_to("queue", "default", 2)
+        set_to("queue", "default", 1)
+        with self.calls.by("DefaultWorker"):
+            permits.wait(ports, second, full, receives=1)
+            permits.release(ports, bounds, first.id, Token("a" * 32))
+            take(ports, first, "c")
+        # Nobody runs by that token: whoever looks finds the place free.
+        self.shifted += timedelta(minutes=1)
+        assert isinstance(take(ports, second, "d"), tuple)
+        self.request("GET", "/v1/limits")
+        for query in ("kind=queue&name=default", "kind=owner&name=*"):
+            self.request("DELETE", f"/v1/limits?{query}")
 
     def uploaded(self, text: str) -> Document:
         """A payload that was uploaded to where the API said, as a job may refer to it."""
@@ -243,6 +307,8 @@ def stack(local: Assembly) -> Iterator[Stack]:
         stack = Stack(calls=calls, handlers=handlers, queues=queues)
         true_now = SystemClock.now
         patch.setattr(SystemClock, "now", lambda clock: true_now(clock) + stack.shifted)
+        # A worker whose clock is not that of DynamoDB's answers would take no work.
+        patch.setattr("moto.core.responses.utcnow", lambda: utcnow() + stack.shifted)
         yield stack
 
 
@@ -302,6 +368,7 @@ def story(stack: Stack) -> Calls:
     soon = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 1})
     later = post(**fails, retry_policy={"max_attempts": 2, "base_seconds": 3600})
     given_up = post(**fails, retry_policy={"max_attempts": 1})
+    kept_progress = post(task="pages")
     lost, undelivered = post(task="echo"), post(task="echo")
     moved = post(**large, run_at="2030-01-01T00:00:00Z")
     kept, forgotten, refused, deleted, changed = (
@@ -311,7 +378,7 @@ def story(stack: Stack) -> Calls:
     pinned = post(task="echo", payload_ref=by_reference)
     latest = {name: value for name, value in by_reference.items() if name != "version_id"}
     post(task="echo", payload_ref=latest)
-    for job in (echo, soon, later, given_up, pinned):
+    for job in (echo, soon, later, given_up, pinned, kept_progress):
         stack.work(job)
 
     # The API died between marking these two and cancelling what was armed.
@@ -335,6 +402,8 @@ def story(stack: Stack) -> Calls:
     stack.tick()
     for _ in range(3):
         stack.return_undelivered(undelivered)
+    # A stale message of a retry that is an hour away.
+    stack.return_undelivered(later)
     for path, body in {
         f"{kept['execution_id']}/cancel": None,
         f"{echo['execution_id']}/replay": None,
@@ -349,6 +418,9 @@ def story(stack: Stack) -> Calls:
         stack.request("POST", f"{run}/trigger", {"payload": "x" * 600}, **{"idempotency-key": "t"})
         stack.request("POST", f"{run}/backfill", interval, **{"idempotency-key": "b"})
     stack.recount()
+    stack.watch(changed)
+    stack.tell(given_up)
+    stack.limit(echo, soon)
     for path in (
         "health",
         "jobs",

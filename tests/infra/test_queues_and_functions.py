@@ -74,6 +74,7 @@ def test_queues_are_encrypted_and_refuse_plain_http(assembly: Assembly) -> None:
 def test_a_lane_keeps_messages_for_two_weeks_and_delivers_a_hundred_times(
     assembly: Assembly, lane: str
 ) -> None:
+    """O-F15, O-F17: and its dead letters for 14 days too: what expires is in the table."""
     queue = assembly.scheduler.properties(QUEUE)[f"{lane}Lane/Queue"]
 
     assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
@@ -82,6 +83,7 @@ def test_a_lane_keeps_messages_for_two_weeks_and_delivers_a_hundred_times(
 
 
 def test_each_function_is_fed_by_its_queues_with_partial_batch_answers(assembly: Assembly) -> None:
+    """O-F13: ReportBatchItemFailures on each mapping."""
     mappings = assembly.scheduler.properties(MAPPING).values()
 
     fed = {
@@ -101,6 +103,7 @@ def test_each_function_is_fed_by_its_queues_with_partial_batch_answers(assembly:
 def test_a_queue_hides_messages_for_at_least_as_long_as_their_function_may_run(
     assembly: Assembly,
 ) -> None:
+    """O-F17: not six times as long: a worker shrinks it to 30 s at the receive, and beats."""
     queues, functions = (assembly.scheduler.properties(kind) for kind in (QUEUE, FUNCTION))
 
     for mapping in assembly.scheduler.properties(MAPPING).values():
@@ -118,13 +121,14 @@ def test_a_handler_outlasts_what_it_runs(assembly: Assembly) -> None:
 def test_only_functions_that_feed_their_own_queue_are_let_off_recursion_detection(
     assembly: Assembly,
 ) -> None:
+    """O-F16: by name; no job hops, and partition work arms one item at a time."""
     allowed = {
         name
         for name, function in assembly.scheduler.properties(FUNCTION).items()
         if function.get("RecursiveLoop") == "Allow"
     }
 
-    assert allowed == {"Scheduler/Function", *WORKERS}
+    assert allowed == {"Scheduler/Function", "DeadLetters/Function", *WORKERS}
 
 
 def test_each_function_runs_its_own_handler_from_an_asset_of_that_folder_alone(

@@ -45,6 +45,7 @@ def test_a_table_has_the_keys_that_the_stores_use_and_bills_by_request(
 def test_indexes_hold_keys_only_and_sort_by_a_key_that_never_moves(
     assembly: Assembly, table: str, indexes: dict[str, tuple[str, str]]
 ) -> None:
+    """O-F21: no index says what is due: that is read from the table, strongly."""
     declared = assembly.data.properties(TABLE)[table].get("GlobalSecondaryIndexes", [])
 
     assert {index["IndexName"]: keys(index) for index in declared} == {

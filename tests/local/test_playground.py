@@ -23,6 +23,7 @@ from lamplighter.core.buckets import ExecutionId, JobId
 from lamplighter.core.model import Owner
 from lamplighter.local.server import listen, port_of, serving
 from lamplighter.services.heartbeat import Stop
+from lamplighter.testing import Rehearsal
 from playground import tasks
 
 NOW = datetime(2026, 7, 12, 2, 5, tzinfo=UTC)
@@ -83,6 +84,16 @@ def test_sleep_stops_when_it_is_asked_to() -> None:
 
     with pytest.raises(Stopped):
         called(tasks.sleep, '{"seconds": 600}', ctx)
+
+
+def test_pages_go_on_from_where_the_attempt_before_got_to() -> None:
+    rehearsal = Rehearsal()
+    with pytest.raises(Retryable, match="after 2 pages"):
+        called(tasks.pages, '{"pages": 3, "fails_after": 2}', rehearsal.context())
+
+    told = called(tasks.pages, '{"pages": 3, "fails_after": 2}', rehearsal.context())
+
+    assert told == {"begun_at": 2, "receipt": "by attempt 2"}
 
 
 def test_flaky_fails_as_often_as_it_is_told_and_then_succeeds() -> None:

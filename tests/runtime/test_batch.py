@@ -12,7 +12,7 @@ from lamplighter import Context, Permanent
 from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import WORKER_LEASE
+from lamplighter.core.limits import MAX_CLOCK_ERROR, WORKER_LEASE
 from lamplighter.core.model import Execution
 from lamplighter.core.retry import Kind, RetryPolicy
 from lamplighter.memory import MemoryWorld
@@ -215,6 +215,38 @@ def test_an_error_in_one_message_keeps_it_and_its_neighbours_go_on(
     assert bench.world.counts.events[f"broke {type(error).__name__}"] == 1
 
 
+@pytest.mark.parametrize("skew", [timedelta(seconds=2), timedelta(seconds=-2)])
+def test_a_host_whose_clock_is_off_leaves_the_batch_to_others_until_it_is_right(
+    bench: Bench, skew: timedelta
+) -> None:
+    """S1-X2: nothing is claimed, no attempt is used, and the messages come back soon."""
+    ids = bench.submit("quick", "quick")
+    bench.world.clock.skew = skew
+
+    assert bench.run() == set(ids)
+    assert bench.world.counts.events["clock_refused"] == len(ids)
+    assert {(bench.state(id), bench.row(id).attempt) for id in ids} == {(State.SCHEDULED, 1)}
+    assert bench.world.queue.next_visible_at() == bench.world.now() + WORKER_LEASE
+
+    bench.world.clock.skew = timedelta(0)
+    bench.world.pass_time(WORKER_LEASE)
+    assert bench.run() == set()
+    assert {bench.state(id) for id in ids} == {State.SUCCEEDED}
+
+
+@pytest.mark.parametrize("skew", [MAX_CLOCK_ERROR, -MAX_CLOCK_ERROR])
+def test_a_clock_that_is_off_by_no_more_than_the_bound_takes_work(
+    bench: Bench, skew: timedelta
+) -> None:
+    (done,) = bench.submit("quick")
+    bench.world.pass_time(timedelta(seconds=1))
+    bench.world.clock.skew = skew
+
+    assert bench.run() == set()
+    assert bench.state(done) is State.SUCCEEDED
+    assert bench.world.counts.events["clock_refused"] == 0
+
+
 def test_a_batch_that_cannot_be_shrunk_is_run_all_the_same(bench: Bench) -> None:
     (done,) = bench.submit("quick")
     ports = interposed(bench.world.ports(), failing("hide", Unavailable("no answer")))
@@ -274,6 +306,8 @@ def test_a_job_that_stops_at_its_time_out_is_tried_again(bench: Bench) -> None:
 def test_a_hung_handler_is_recorded_once_its_neighbours_are_done_and_ends_the_process(
     bench: Bench,
 ) -> None:
+    """S2-K4: its neighbours lose nothing by it."""
+
     @bench.task("neighbour")
     def neighbour(payload: None, ctx: Context) -> None:
         until(lambda: bench.world.clock.monotonic() >= 67)

@@ -332,11 +332,14 @@ def test_an_idempotent_replay_sends_what_was_moved_since(system: System) -> None
 
 def test_all_of_a_row_is_either_its_job_s_or_its_own() -> None:
     """A new field of an execution has its place here, or an amendment loses it or keeps it."""
-    of_its_definition = {"owner", "trigger", "task", "queue", "spec", "scheduled_for"}
+    of_its_definition = {
+        *("owner", "trigger", "task", "task_version", "queue", "spec", "scheduled_for")
+    }
     of_one_that_waits = {
         *("state", "attempt", "crashes", "token", "lease_until", "worker", "next_run_at"),
         *("started_at", "first_started_at", "finished_at", "result", "error", "reason"),
-        *("attempts", "cancel_requested_at", "moved_to", "arrival"),
+        *("attempts", "cancel_requested_at", "moved_to", "arrival", "waited", "told_at"),
+        "parked_since",
     }
     of_a_chain = {"replay_of", "idempotent_as", "predecessor", "blocker", "waiters", "caught_up"}
 

@@ -221,8 +221,11 @@ class TestTheRuns:
         rows = backfilled(system.world)
         assert len(rows) == 300
         assert {row.state for row in rows} == {State.SUCCEEDED}
-        # Those of the first minute were put after their time.
-        assert {row.lateness for row in rows[15:]} == {timedelta(0)}
+        # Those of the first minute were put after their time. Dispatch, which is first called
+        # here, paces what it finds behind it.
+        late = [row.lateness for row in rows[15:] if row.lateness is not None]
+        assert len(late) == 285
+        assert max(late) <= timedelta(milliseconds=10)
         assert [*violations(system)] == []
 
 

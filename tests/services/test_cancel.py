@@ -97,6 +97,7 @@ def test_what_runs_is_asked_to_stop(world: MemoryWorld) -> None:
 
 
 def test_what_waited_for_it_is_woken(world: MemoryWorld) -> None:
+    """P14: every final write, by anyone."""
     waiter = in_state(world, State.BLOCKED)
     before = in_state(world, State.BLOCKED)
     world.tables.executions[before.id] = replace(before, waiters=frozenset({waiter.id}))
@@ -179,6 +180,7 @@ class TestARace:
             cancel(ports, OWNER, first.id)
 
     def test_asked_before_its_try_failed_it_is_not_tried_again(self, world: MemoryWorld) -> None:
+        """O-F23: a failure after the request is a cancel."""
         policy = RetryPolicy(max_attempts=5)
         first = created(world.ports(), new_job(retry=policy)).first
         held = claimed(world)

@@ -9,12 +9,12 @@ from lamplighter.core.limits import LOOK_AHEAD, PARTITION_LEASE
 from lamplighter.core.model import MisfirePolicy
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.services import dispatch as dispatching
-from lamplighter.services.dispatch import dispatch
 from lamplighter.services.tick import tick
 from lamplighter.sim.faults import calls_of
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.support.jobs import created, every, in_, new_job
+from tests.support.partition_work import dispatch, watermarks
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -36,6 +36,7 @@ def states(system: System) -> list[str]:
 
 
 def test_a_job_past_the_look_ahead_starts_on_time(system: System) -> None:
+    """S1-H1, S4-H2, S4-D3: a message's delay is what is left until its time."""
     for seconds in range(241, 900, 47):
         created(system.ports, new_job(run_at=in_(system.ports, seconds)))
 
@@ -46,33 +47,35 @@ def test_a_job_past_the_look_ahead_starts_on_time(system: System) -> None:
 
 
 def test_nothing_past_the_line_is_sent(system: System) -> None:
+    """S0-T2, S1-H1, S4-H2: it looks a few minutes ahead and no further."""
     created(system.ports, new_job(run_at=in_(system.ports, 600)))
 
     dispatch(system.ports, 0, owner="a")
 
     assert len(system.world.queue) == 0
-    watermark = system.ports.control.watermarks([WORK])[WORK]
+    watermark = watermarks(system.ports.control, [WORK])[WORK]
     assert instant_of(watermark) - system.world.now() - LOOK_AHEAD <= timedelta(milliseconds=1)
 
 
 def test_a_second_dispatcher_leaves_a_held_partition_alone(system: System) -> None:
+    """S2-L1, S4-H4: one owner a partition."""
     now = system.world.now()
     system.ports.control.acquire(
         WORK,
         owner="first",
         now=now,
         until=now + PARTITION_LEASE,
-        start=system.ports.control.watermarks([WORK])[WORK],
+        start=watermarks(system.ports.control, [WORK])[WORK],
     )
 
     done = dispatch(system.ports, 0, owner="second")
 
-    assert (done.pages, done.reached) == (0, None)
+    assert done is None
 
 
 def test_two_ticks_at_once_a_late_one_and_a_missing_one_change_nothing(system: System) -> None:
     created(system.ports, new_job(schedule=every("1 minute")))
-    system.ticking = False
+    system.ticks_come = False
     for late_by in (0, 0, 119, 30, 61, 0, 90, 119):
         system.run_for(late_by * SECOND)
         tick(system.ports)
@@ -95,6 +98,7 @@ def test_a_dispatcher_without_time_stops_between_pages_and_the_next_one_goes_on(
     sent_first = len(system.world.queue)
     dispatch(system.ports, 0, owner="next")
 
+    assert done is not None
     assert done.pages <= 1
     assert sent_first <= 2
     assert len(system.world.queue) == 12
@@ -107,6 +111,7 @@ def test_a_dispatcher_without_time_stops_between_pages_and_the_next_one_goes_on(
 def test_an_outage_of_six_slots_is_six_runs_one_or_none(
     system: System, misfire: MisfirePolicy, ran: int
 ) -> None:
+    """S0-S5, S2-M3: each policy, through the whole system."""
     created(system.ports, new_job(schedule=every("10 minutes"), misfire=misfire))
     system.ticking = False
     system.run_for(65 * MINUTE)

@@ -73,6 +73,7 @@ def test_a_message_that_comes_far_too_early_goes_back_into_hiding(system: System
 
 
 def test_a_job_that_keeps_failing_ends_with_every_try_on_record(system: System) -> None:
+    """S1-H3: claimed, run, and what came of it written before its message goes."""
     policy = RetryPolicy(max_attempts=4, base_seconds=10)
     made = created(system.ports, new_job(retry=policy))
     system.handler = lambda _: failing()
@@ -92,6 +93,7 @@ def test_a_job_that_keeps_failing_ends_with_every_try_on_record(system: System) 
 
 
 def test_a_retry_past_the_look_ahead_comes_through_dispatch_on_time(system: System) -> None:
+    """O-F14: it waits in the table, not in the queue."""
     policy = RetryPolicy(max_attempts=2, base_seconds=1200)
     made = created(system.ports, new_job(retry=policy))
     system.handler = lambda one: failing() if one.execution.attempt == 1 else Succeeded(result="1")
@@ -158,6 +160,7 @@ def test_a_rate_limit_is_waited_for_where_its_policy_honors_it(
 
 
 def test_three_silent_workers_make_a_dead_letter_and_no_fourth_try(system: System) -> None:
+    """S0-E2, S2-K4: a job that kills its workers is given up, on a count of its own."""
     message = received(system)
     for crash in range(3):
         begun = execute.begin(system.ports, message, worker=f"w-{crash}")
@@ -211,6 +214,7 @@ class Handler:
 
 
 def test_a_long_job_keeps_its_lease_and_its_message(system: System) -> None:
+    """S1-H3: beaten for while it runs."""
     begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
     execute.shrink(system.ports, [begun.received])
 
@@ -269,6 +273,7 @@ def test_a_handler_whose_beats_do_not_get_through_is_stopped_before_its_lease_en
 
 
 def test_a_handler_past_its_timeout_is_asked_to_stop(system: System) -> None:
+    """S2-K4: by a timeout of its own."""
     begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
 
     with beats.watch(begun, handler):

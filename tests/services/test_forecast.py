@@ -38,7 +38,12 @@ def parts(system: System, *, start: datetime, end: datetime) -> list[Planned]:
 
 def planned(system: System, *, hours: int = 2) -> list[Load]:
     (part,) = parts(system, start=NOON, end=NOON + hours * HOUR)
-    return [*part.loads]
+    return in_all(part)
+
+
+def in_all(part: Planned) -> list[Load]:
+    """Of a system with one lane."""
+    return [load for loads in part.lanes.values() for load in loads]
 
 
 def test_what_it_says_is_what_then_runs(system: System) -> None:
@@ -82,7 +87,7 @@ def test_a_job_that_is_armed_already_counts_once(system: System) -> None:
 
     (part,) = parts(system, start=NOON + 10 * MINUTE, end=NOON + HOUR)
 
-    assert {load.planned for load in part.loads} == {1}
+    assert {load.planned for load in in_all(part)} == {1}
 
 
 def test_what_waits_beside_a_schedule_counts_too(system: System) -> None:
@@ -92,7 +97,7 @@ def test_what_waits_beside_a_schedule_counts_too(system: System) -> None:
 
     (part,) = parts(system, start=NOON + MINUTE, end=NOON + 30 * MINUTE)
 
-    assert [load.planned for load in part.loads] == [1]
+    assert [load.planned for load in in_all(part)] == [1]
 
 
 def test_a_range_is_open_at_its_end(system: System) -> None:
@@ -113,8 +118,8 @@ def test_parts_sum_to_the_whole(system: System) -> None:
     assert len(found) == 4
     total: Counter[datetime] = Counter()
     for part in found:
-        total.update({load.minute: load.planned for load in part.loads})
-    assert total == {load.minute: load.planned for load in whole.loads}
+        total.update({load.minute: load.planned for load in in_all(part)})
+    assert total == {load.minute: load.planned for load in in_all(whole)}
 
 
 def test_a_part_reads_a_thousand_executions_at_most(system: System) -> None:
@@ -123,4 +128,4 @@ def test_a_part_reads_a_thousand_executions_at_most(system: System) -> None:
 
     found = parts(system, start=NOON, end=NOON + HOUR)
 
-    assert [sum(load.planned for load in part.loads) for part in found] == [1000, 100]
+    assert [sum(load.planned for load in in_all(part)) for part in found] == [1000, 100]

@@ -435,6 +435,7 @@ class TestExecutions:
     def test_a_filter_that_little_passes_costs_at_most_a_thousand_reads(
         self, world: MemoryWorld
     ) -> None:
+        """O-F18: a page may be empty and have a next one."""
         ports = world.ports()
         oldest = created(ports, new_job(run_at=in_(ports, 600)))
         for n in range(1200):

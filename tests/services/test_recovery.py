@@ -9,10 +9,10 @@ from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.model import Job, MisfirePolicy, Owner
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.services import manage
-from lamplighter.services.dispatch import dispatch
 from lamplighter.services.recovery import Overdue, recovery
 from lamplighter.sim.system import System
 from tests.support.jobs import OWNER, created, every, new_job
+from tests.support.partition_work import dispatch
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -50,6 +50,7 @@ def test_a_run_at_finer_than_a_millisecond_is_rounded_up_never_down(world: Memor
 
 
 def test_what_lies_inside_the_line_and_its_margin_is_sent_at_once(world: MemoryWorld) -> None:
+    """S1-H2, S4-D4: written first, then sent with its delay, past the tick."""
     edge = LOOK_AHEAD + MARGIN
 
     near = created(world.ports(), new_job(run_at=world.now() + edge))
@@ -60,6 +61,7 @@ def test_what_lies_inside_the_line_and_its_margin_is_sent_at_once(world: MemoryW
 
 
 def test_a_recurring_job_has_its_first_occurrence_armed(world: MemoryWorld) -> None:
+    """S0-S1: a schedule is a template; what runs is a row of its own."""
     made = created(world.ports(), new_job(schedule=cron("0 2 * * *", "America/Chicago")))
 
     assert world.tables.jobs == {made.job_id: made.job}

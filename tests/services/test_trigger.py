@@ -10,19 +10,28 @@ from lamplighter.core.buckets import JobId
 from lamplighter.core.errors import Conflict, KeyReused, NotFound
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import PAYLOAD_INLINE_BYTES
-from lamplighter.core.model import Execution, Job, JobStatus, Owner, Payload, Trigger
+from lamplighter.core.model import (
+    Execution,
+    Job,
+    JobStatus,
+    OverlapPolicy,
+    Owner,
+    Payload,
+    Trigger,
+)
 from lamplighter.core.outcome import Outcome, Succeeded
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
-from lamplighter.services import manage, sweep
-from lamplighter.services.dispatch import dispatch
+from lamplighter.services import manage
 from lamplighter.services.execute import Claimed
 from lamplighter.services.submit import IdempotencyKey, Replayed
 from lamplighter.services.trigger import trigger
 from lamplighter.sim.faults import Call, Crash, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
+from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job
+from tests.support.partition_work import dispatch
 
 MINUTE = timedelta(minutes=1)
 STRANGER = Owner("somebody else")
@@ -278,7 +287,7 @@ class TestWhatDispatchMeets:
         system.world.queue.purge()
 
         for partition in range(ports.partitions):
-            sweep.sweep(ports, partition, owner="sweeper")
+            partition_work.sweep(ports, partition, owner="sweeper")
         system.work()
 
         assert row_of(system.world, row).state is State.SUCCEEDED
@@ -287,3 +296,23 @@ class TestWhatDispatchMeets:
     def dispatch_all(ports: Ports) -> None:
         for partition in range(ports.partitions):
             dispatch(ports, partition, owner="dispatcher")
+
+
+@pytest.mark.parametrize("overlap", [OverlapPolicy.ALLOW, OverlapPolicy.SKIP])
+def test_what_was_written_so_late_that_the_sweep_had_passed_and_whose_message_was_lost_runs(
+    system: System, ports: Ports, overlap: OverlapPolicy
+) -> None:
+    """S1-L3: stalled before its write, and its message lost after it: a check was booked (P7)."""
+    job = created(ports, new_job(schedule=every("1 hour"), overlap=overlap)).job
+    assert job
+
+    def stall(call: Call, when: When) -> None:
+        if call.method in {"create", "join"} and when is When.BEFORE:
+            system.run_for(5 * MINUTE)
+
+    row = triggered(interposed(ports, stall), job.id)
+    system.world.queue.purge()
+    system.run_for(15 * MINUTE)
+
+    assert system.world.tables.executions[row.id].state is State.SUCCEEDED
+    assert [*violations(system)] == []

@@ -15,15 +15,14 @@ from lamplighter.core import claim as claiming
 from lamplighter.core.buckets import Position, body_of
 from lamplighter.core.claim import Drop
 from lamplighter.core.errors import Unavailable
-from lamplighter.core.lease import Intent
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Job, Message
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.timing import is_inside
-from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
-from lamplighter.ports import Page, Ports, Refusal
+from lamplighter.memory import MemoryExecutions, MemoryJobs, MemoryWorld, VirtualClock
+from lamplighter.ports import Page, Ports, Received, Refusal
 from lamplighter.services import dispatch, execute, manage, submit, sweep, timers
 from lamplighter.services.execute import Claimed
 from lamplighter.sim.faults import (
@@ -34,6 +33,7 @@ from lamplighter.sim.faults import (
 )
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
+from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job
 
 SECOND = timedelta(seconds=1)
@@ -237,11 +237,11 @@ def page_that_is_done_twice() -> Iterator[str]:
 
     def meanwhile() -> None:
         system.run_for(25 * MINUTE)
-        dispatch.dispatch(system.ports, 0, owner="next")
+        partition_work.dispatch(system.ports, 0, owner="next")
         system.run_for(SECOND)
 
     stalled = interposed(system.ports, on("executions.put", When.BEFORE, meanwhile))
-    dispatch.dispatch(stalled, 0, owner="stalled")
+    partition_work.dispatch(stalled, 0, owner="stalled")
     until = system.world.now()
     system.ticking = True
     system.run_for(30 * MINUTE)
@@ -253,13 +253,15 @@ def page_that_is_done_twice() -> Iterator[str]:
 
 def decide_at_the_redo() -> AbstractContextManager[Any]:
     """P5 out: a redo decides as of its own now."""
-    to_do = dispatch._to_do
+    redo = dispatch._Visit.redo
 
-    def now(ports: Ports, *how: Any) -> Iterator[tuple[Intent, Any]]:
-        for intent, rows in to_do(ports, *how):
-            yield replace(intent, decided_at=ports.clock.now()), rows
+    def now(visit: dispatch._Visit) -> None:
+        if visit.grant.intent is not None:
+            intent = replace(visit.grant.intent, decided_at=visit.ports.clock.now())
+            visit.grant = replace(visit.grant, intent=intent)
+        redo(visit)
 
-    return patch.object(dispatch, "_to_do", now)
+    return patch.object(dispatch._Visit, "redo", now)
 
 
 # P6
@@ -273,7 +275,7 @@ def sweep_while_dispatch_is_down() -> Iterator[str]:
     for _ in range(60):
         system.run_for(MINUTE)
         for partition in range(system.world.partitions):
-            sweep.sweep(system.ports, partition, owner="sweeper")
+            partition_work.sweep(system.ports, partition, owner="sweeper")
     until = system.world.now()
     system.ticking = True
     system.run_for(5 * MINUTE)
@@ -286,7 +288,7 @@ def sweep_while_dispatch_is_down() -> Iterator[str]:
 
 def sweep_ahead_of_the_watermark() -> AbstractContextManager[Any]:
     """P6 out: the sweep does not ask how far dispatch has come."""
-    return patch.object(sweep, "min", lambda dispatched, until: until, create=True)
+    return patch.object(sweep, "min", lambda dispatched, *until: min(until), create=True)
 
 
 # P7
@@ -305,9 +307,11 @@ def worker_that_dies_after_the_visit() -> Iterator[str]:
         lease_until = in_(system.ports, 30)
         system.ports.executions.extend(first.id, token=begun.token, lease_until=lease_until)
         system.ports.queue.hide([received], timedelta(seconds=30))
+        for partition in range(system.world.partitions):
+            partition_work.dispatch(system.ports, partition, owner="dispatcher")
     for partition in range(system.world.partitions):
-        dispatch.dispatch(system.ports, partition, owner="dispatcher")
-        sweep.sweep(system.ports, partition, owner="sweeper")
+        partition_work.dispatch(system.ports, partition, owner="dispatcher")
+        partition_work.sweep(system.ports, partition, owner="sweeper")
     system.world.queue.purge()
     system.run_for(30 * MINUTE)
     yield from violations(system)
@@ -497,7 +501,7 @@ def chain_ended_by_a_stale_pause() -> Iterator[str]:
 
         stale = interposed(system.ports, on("executions.end", When.BEFORE, resume))
         with suppress(Unavailable):
-            dispatch.dispatch(stale, 0, owner="stale")
+            partition_work.dispatch(stale, 0, owner="stale")
     system.run_for(30 * MINUTE)
     yield from late(system)
     yield from violations(system)
@@ -514,6 +518,73 @@ def end_whatever_the_version() -> AbstractContextManager[Any]:
         return end(self, before, after)
 
     return patch.object(MemoryExecutions, "end", unchecked)
+
+
+def paused_between_the_message_and_its_claim() -> Iterator[str]:
+    """A worker has the message; the job is paused, and that answered; then the worker claims.
+
+    Nothing that was armed is cancelled: that is for show, and may find nothing.
+    """
+    system = a_system()
+    made = created(system.ports, new_job(schedule=every("5 minutes")))
+    job, first = made.job, made.first
+    assert job is not None
+    system.run_until(first.run_at - SECOND)
+    system.world.pass_time(SECOND)
+    (received,) = system.world.queue.receive()
+
+    def pause() -> None:
+        with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: []):
+            manage.pause(system.ports, OWNER, job.id)
+
+    meanwhile = interposed(system.ports, on("executions.claim", When.BEFORE, pause))
+    if isinstance(execute.begin(meanwhile, received, worker="w"), Claimed):
+        yield "it starts after the pause was answered"
+    system.run_for(30 * MINUTE)
+    yield from violations(system)
+
+
+def read_before_the_claim() -> AbstractContextManager[Any]:
+    """P17 out: the job is read first."""
+    begin = execute.begin
+
+    def reading(ports: Ports, received: Received, *, worker: str) -> Any:
+        row = ports.executions.get(received.message.execution_id)
+        stale = row and ports.jobs.get(row.job_id)
+        with patch.object(MemoryJobs, "get", lambda *_: stale):
+            return begin(ports, received, worker=worker)
+
+    return patch.object(execute, "begin", reading)
+
+
+def refused_by_a_version_that_is_over() -> Iterator[str]:
+    """A worker claims, and reads its job as paused; it is resumed before the worker refuses."""
+    system = a_system()
+    made = created(system.ports, new_job(schedule=every("5 minutes")))
+    job, first = made.job, made.first
+    assert job is not None
+    system.run_until(first.run_at - SECOND)
+    with patch.object(manage, "_stop_what_was_armed", lambda *_, **__: []):
+        manage.pause(system.ports, OWNER, job.id)
+    system.world.pass_time(SECOND)
+    (received,) = system.world.queue.receive()
+
+    def resume() -> None:
+        manage.resume(system.ports, OWNER, job.id)
+
+    meanwhile = interposed(system.ports, on("jobs.get", When.AFTER, resume))
+    if not isinstance(execute.begin(meanwhile, received, worker="w"), Claimed):
+        yield f"{first.id} did not start, though its job is active"
+
+
+def refuse_whatever_the_version() -> AbstractContextManager[Any]:
+    """P17 out: a refusal does not check the job's version."""
+    settle = MemoryExecutions.settle
+
+    def unchecked(self: MemoryExecutions, after: Any, *, token: Any, **_: Any) -> Any:
+        return settle(self, after, token=token)
+
+    return patch.object(MemoryExecutions, "settle", unchecked)
 
 
 RULES: Sequence[Rule] = (
@@ -588,6 +659,18 @@ RULES: Sequence[Rule] = (
         says="a stale message that finds RETRYING arms the current try",
         history=crash_between_retrying_and_its_message,
         without=drop_what_is_stale,
+    ),
+    Rule(
+        id="P17",
+        says="what is claimed after a pause was answered does not start",
+        history=paused_between_the_message_and_its_claim,
+        without=read_before_the_claim,
+    ),
+    Rule(
+        id="P17",
+        says="a refusal after the claim checks the job's version",
+        history=refused_by_a_version_that_is_over,
+        without=refuse_whatever_the_version,
     ),
     Rule(
         id="P17",

@@ -17,13 +17,13 @@ from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.errors import Conflict, Unavailable
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Job, MisfirePolicy, OverlapPolicy, Payload
-from lamplighter.core.outcome import Failed, Outcome, Succeeded
+from lamplighter.core.outcome import Failed, Outcome, Parked, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
-from lamplighter.services import amend, bulk, dispatch, execute, manage, sweep, tick
+from lamplighter.services import amend, bulk, execute, manage, tick
 from lamplighter.services.backfill import Asked, Key, backfill
 from lamplighter.services.cancel import cancel
 from lamplighter.services.execute import Claimed
@@ -45,6 +45,8 @@ from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.cancel_rules import an_unseen_first
 from tests.simulation.chain_scenarios import CHAIN_SCENARIOS
+from tests.simulation.ledger_scenarios import LEDGER_SCENARIOS
+from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job, to
 
 SECOND = timedelta(seconds=1)
@@ -107,7 +109,7 @@ def dispatch_a_mixed_page() -> tuple[System, UseCase]:
     system.run_for(4 * MINUTE)
     system.ticking = True
     return system, lambda ports: [
-        dispatch.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
+        partition_work.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
     ]
 
 
@@ -119,7 +121,7 @@ def dispatch_after_an_outage() -> tuple[System, UseCase]:
     system.run_for(25 * MINUTE)
     system.ticking = True
     return system, lambda ports: [
-        dispatch.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
+        partition_work.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
     ]
 
 
@@ -134,7 +136,7 @@ def dispatch_all_after_an_outage() -> tuple[System, UseCase]:
     system.run_for(15 * MINUTE)
     system.ticking = True
     return system, lambda ports: [
-        dispatch.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
+        partition_work.dispatch(ports, partition, owner="doomed") for partition in (0, 1)
     ]
 
 
@@ -189,6 +191,39 @@ def execute_that_gives_up() -> tuple[System, UseCase]:
     return execute_one(RetryPolicy(max_attempts=1), fail_first)
 
 
+def execute_that_nobody_knows() -> tuple[System, UseCase]:
+    """S0-O10: a worker of another deploy; the next one knows it."""
+    return execute_one(RetryPolicy(max_attempts=1), park_first)
+
+
+def execute_that_has_been_parked_for_long() -> tuple[System, UseCase]:
+    """S0-O10: when it is looked at next lies beyond the line."""
+    system, _ = execute_one(RetryPolicy(max_attempts=1), park)
+    system.run_for(20 * MINUTE)
+    rows = system.world.tables.executions.values()
+    (parked,) = [row for row in rows if row.is_parked and row.spec is not None]
+    assert parked.next_run_at is not None
+    system.run_until(parked.next_run_at - SECOND)
+    system.world.clock.move_to(parked.next_run_at)
+
+    def use_case(ports: Ports) -> None:
+        for received in system.world.queue.receive():
+            execute.process(ports, received, park, worker="doomed")
+        system.handler = park_first
+
+    return system, use_case
+
+
+def park(_: Claimed) -> Outcome:
+    return Parked(reason="no worker knows it")
+
+
+def park_first(claimed: Claimed) -> Outcome:
+    if claimed.execution.parked_since is not None:
+        return Succeeded(result="1")
+    return park(claimed)
+
+
 def execute_a_take_over() -> tuple[System, UseCase]:
     system, use_case = execute_that_succeeds()
     (received,) = system.world.queue.receive()
@@ -221,10 +256,10 @@ def sweep_of_a_purged_queue() -> tuple[System, UseCase]:
     system.run_for(3 * MINUTE)
     system.ticking = True
     for partition in (0, 1):
-        dispatch.dispatch(system.ports, partition, owner="dispatcher")
+        partition_work.dispatch(system.ports, partition, owner="dispatcher")
     system.world.queue.purge()
     return system, lambda ports: [
-        sweep.sweep(ports, partition, owner="doomed") for partition in (0, 1)
+        partition_work.sweep(ports, partition, owner="doomed") for partition in (0, 1)
     ]
 
 
@@ -403,6 +438,8 @@ SCENARIOS = [
     execute_that_retries_soon,
     execute_that_retries_far,
     execute_that_gives_up,
+    execute_that_nobody_knows,
+    execute_that_has_been_parked_for_long,
     execute_a_take_over,
     execute_for_a_deleted_job,
     sweep_of_a_purged_queue,
@@ -426,6 +463,7 @@ SCENARIOS = [
     backfill_that_is_spread_past_the_line,
     backfill_one_after_the_other,
     *CHAIN_SCENARIOS,
+    *LEDGER_SCENARIOS,
 ]
 
 by_scenario = pytest.mark.parametrize(
@@ -453,6 +491,7 @@ def test_undisturbed_it_keeps_every_promise(ready: Ready) -> None:
 
 @by_scenario
 def test_killed_anywhere_it_loses_nothing(ready: Ready) -> None:
+    """S0-D1, S0-E1, S1-H2: a page is the outbox: written down first, and done again."""
     for strike in every_crash(calls(ready)):
         system, use_case = ready()
         survived = survives(system.ports, use_case, strike)
@@ -482,6 +521,7 @@ def test_a_write_of_unknown_fate_loses_nothing(
 def test_paused_past_every_lease_it_moves_nothing(
     ready: Ready,
 ) -> None:
+    """S1-L3, S1-L5: nobody ends what was stalled: its writes are refused, its copies fall."""
     for strike in every_strike(calls(ready), whens=(When.BEFORE, When.AFTER)):
         system, use_case = ready()
         use_case(interposed(system.ports, pause_at(strike, partial(system.run_for, 5 * MINUTE))))

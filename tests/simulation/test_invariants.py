@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Execution
+from lamplighter.core.model import Execution, Watch
+from lamplighter.core.permits import Key, Kind, Permit, Use
 from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.services import permits as limits
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.support.jobs import created, every, new_job
 
+LANE = Key(kind=Kind.QUEUE, name="default")
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 
@@ -43,6 +46,14 @@ def give_up(system: System) -> None:
     write(system, state=State.DEAD_LETTERED, attempts=())
 
 
+def tell_nobody(system: System) -> None:
+    write(system, state=State.FAILED)
+
+
+def tell_and_forget(system: System) -> None:
+    write(system, state=State.FAILED, told_at=START)
+
+
 def take_back(system: System) -> None:
     row = next(row for row in rows(system).values() if row.spec is None)
     system.world.tables.executions[row.id] = replace(row, state=State.CANCELLED)
@@ -62,12 +73,38 @@ def break_the_chain(system: System) -> None:
             del system.world.tables.executions[row.id]
 
 
+def look_away(system: System) -> None:
+    pointers = system.world.tables.pointers
+    for position, row in [*pointers.items()]:
+        if isinstance(row, Watch):
+            del pointers[position]
+
+
 def move_what_has_run(system: System) -> None:
     row = next(row for row in rows(system).values() if row.spec is not None)
     place = created(system.ports, new_job()).first
     there = replace(place, job_id=row.job_id, moved_to=None)
     system.world.tables.executions[place.id] = there
     system.world.tables.executions[row.id] = replace(row, moved_to=place.id)
+
+
+def ignore_a_limit(system: System) -> None:
+    """Three run, their places are lost, and a fourth starts where three may."""
+    limits.set_limit(system.ports, LANE, 3)
+    system.lasts = lambda _: timedelta(seconds=20)
+    for _ in range(3):
+        created(system.ports, new_job())
+    system.run_for(timedelta(seconds=1))
+    system.world.permits.held[LANE] = Use(limit=3)
+    created(system.ports, new_job())
+    system.run_for(timedelta(seconds=1))
+
+
+def keep_a_place(system: System) -> None:
+    row = next(iter(rows(system).values()))
+    until = system.world.now() + timedelta(days=1)
+    permit = Permit(execution_id=row.id, mark="f00dcafe")
+    system.world.permits.held[LANE] = Use(holders={permit: until})
 
 
 def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
@@ -82,11 +119,16 @@ def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
     [
         (lose, "lost: "),
         (give_up, "given up without a try: "),
+        (tell_nobody, "nobody was told: "),
+        (tell_and_forget, "nobody was told: "),
         (take_back, "cancelled though its job plans it: "),
         (start_early, "early: "),
         (accept_twice, "accepted 2 times: "),
         (break_the_chain, "dead chain: "),
+        (look_away, "unwatched: "),
         (move_what_has_run, "in two places: "),
+        (ignore_a_limit, "over the limit: "),
+        (keep_a_place, "kept: "),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

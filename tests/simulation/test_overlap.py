@@ -54,7 +54,8 @@ def the_rows(system: System) -> list[Execution]:
     return sorted(system.world.tables.executions.values(), key=lambda row: row.id)
 
 
-def test_buffer_one_runs_the_listed_slots() -> None:  # O-F06
+def test_buffer_one_runs_the_listed_slots() -> None:
+    """O-F06, S0-K3: at every instant one runs and one waits at most."""
     system = minutely(OverlapPolicy.BUFFER_ONE)
     system.run_until(FIRST_SLOT + 30 * MINUTE)
 
@@ -72,7 +73,8 @@ def violations_but_what_goes_on(system: System) -> list[str]:
     return [*violations(system)]
 
 
-def test_skip_runs_the_listed_slots() -> None:  # O-F06
+def test_skip_runs_the_listed_slots() -> None:
+    """O-F06, S0-K3: Skip."""
     system = minutely(OverlapPolicy.SKIP)
     system.run_until(FIRST_SLOT + 25 * MINUTE)
 
@@ -81,6 +83,7 @@ def test_skip_runs_the_listed_slots() -> None:  # O-F06
 
 
 def test_allow_runs_every_slot_beside_the_others() -> None:
+    """S0-K3: Allow."""
     system = minutely(OverlapPolicy.ALLOW)
     system.run_until(FIRST_SLOT + 10 * MINUTE)
 
@@ -90,6 +93,7 @@ def test_allow_runs_every_slot_beside_the_others() -> None:
 
 
 def test_buffer_all_runs_every_slot_one_after_the_other() -> None:
+    """S0-K3: Queue."""
     system = minutely(OverlapPolicy.BUFFER_ALL)
     system.run_until(FIRST_SLOT + 40 * MINUTE)
 
@@ -103,6 +107,7 @@ def test_buffer_all_runs_every_slot_one_after_the_other() -> None:
 
 
 def test_cancel_other_asks_the_one_before_to_stop_and_starts_when_it_has() -> None:
+    """S0-K3: Replace, by asking."""
     system = minutely(OverlapPolicy.CANCEL_OTHER)
     system.run_until(FIRST_SLOT + 10 * MINUTE + 30 * SECOND)
 
@@ -116,6 +121,7 @@ def test_cancel_other_asks_the_one_before_to_stop_and_starts_when_it_has() -> No
 
 
 def test_terminate_other_fences_the_one_before_off_and_waits_for_its_lease() -> None:
+    """S0-K3: Replace, by force."""
     system = minutely(OverlapPolicy.TERMINATE_OTHER)
     system.run_until(FIRST_SLOT + 10 * MINUTE + 50 * SECOND)
 
@@ -139,7 +145,8 @@ def test_a_chain_of_which_each_ends_the_one_before_is_not_walked_to_its_beginnin
 @pytest.mark.parametrize("policy", NO_ALLOW)
 def test_a_worker_that_dies_keeps_no_later_run_back_for_longer_than_its_lease(
     policy: OverlapPolicy,
-) -> None:  # O-F07, P13
+) -> None:
+    """O-F07, P13: a lost run is taken over and ends, and the next one starts."""
     system = minutely(policy, lasts=timedelta(0))
     system.run_until(FIRST_SLOT + 3 * MINUTE - SECOND)
     system.world.pass_time(SECOND)

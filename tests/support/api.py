@@ -12,6 +12,7 @@ from lamplighter.api.access import Access
 from lamplighter.api.requests import Request
 from lamplighter.api.routes import Api
 from lamplighter.core.errors import Unavailable
+from lamplighter.core.named import NO_TARGETS, Directory
 from lamplighter.core.targets import HttpRules
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports
@@ -141,10 +142,12 @@ def caller(
     access: Access = ANY_TOKEN,
     lanes: Collection[str] = LANES,
     http: HttpRules = HTTPS_FOR_ALL,
+    targets: Directory = NO_TARGETS,
 ) -> Caller:
     """Somebody who calls an API on these ports; a bug in it fails the test."""
     ports = ports.ports() if isinstance(ports, MemoryWorld) else ports
-    return Caller(api=Api(ports, lanes=lanes, access=access, report=_raise_bugs, http=http))
+    api = Api(ports, lanes=lanes, access=access, report=_raise_bugs, http=http, targets=targets)
+    return Caller(api=api)
 
 
 def _raise_bugs(error: Exception, request: Request) -> None:

@@ -18,10 +18,15 @@ def submitted(
     payload: str = "null",
     timeout: timedelta = timedelta(seconds=60),
     retry: RetryPolicy | None = None,
+    task_version: int | None = None,
 ) -> Created:
     """A job that is due now, and its message in the queue."""
     spec = Spec(
-        task=task, payload=Payload.of(payload), timeout=timeout, retry=retry or RetryPolicy()
+        task=task,
+        task_version=task_version,
+        payload=Payload.of(payload),
+        timeout=timeout,
+        retry=retry or RetryPolicy(),
     )
     created = submit(world.ports(), NewJob(owner=OWNER, spec=spec))
     assert isinstance(created, Created)
@@ -34,9 +39,11 @@ def received(world: MemoryWorld) -> Received:
     return message
 
 
-def claimed(world: MemoryWorld, *, task: str, payload: str = "null") -> Claimed:
+def claimed(
+    world: MemoryWorld, *, task: str, payload: str = "null", task_version: int | None = None
+) -> Claimed:
     """An execution of the task, held and about to be run."""
-    submitted(world, task=task, payload=payload)
+    submitted(world, task=task, payload=payload, task_version=task_version)
     begun = begin(world.ports(), received(world), worker="worker-1")
     assert isinstance(begun, Claimed)
     return begun

@@ -226,6 +226,7 @@ def retry_pointer(execution: Execution, at: datetime, *, attempt: int = 2) -> Po
         queue=execution.queue,
         at=at,
         attempt=attempt,
+        owner=execution.owner,
     )
 
 

@@ -301,7 +301,6 @@ def test_a_long_answer_is_cut_and_a_success_all_the_same(bench: Bench, server: W
     assert answer["body"] == ('\ufffd\ufffd"' * 1366)[:4096]
 
 
-# O-H06. What never ends is ended by the time of the whole call, not of one read.
 @pytest.mark.parametrize(
     "talk",
     [
@@ -318,6 +317,8 @@ def test_a_long_answer_is_cut_and_a_success_all_the_same(bench: Bench, server: W
     ],
 )
 def test_a_call_ends_by_the_time_of_the_whole(bench: Bench, talk: Talk) -> None:
+    """O-H06: what never ends is ended by the time of the whole call, not of one read."""
+
     def held(connected: socket.socket, over: threading.Event) -> None:
         talk(connected, over)
         over.wait()
@@ -333,6 +334,7 @@ def test_a_call_ends_by_the_time_of_the_whole(bench: Bench, talk: Talk) -> None:
 
 
 def test_an_answer_without_an_end_is_read_to_the_cap(bench: Bench) -> None:
+    """O-H06."""
     endless = saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", again=b"x" * 65_536)
 
     with raw(endless) as server:

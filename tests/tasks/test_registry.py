@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,7 @@ from typing_extensions import TypedDict
 import lamplighter
 from lamplighter import Context
 from lamplighter.tasks.registry import InvalidTasks, Registry, load
+from lamplighter.tasks.source import Source
 
 
 class Model(BaseModel):
@@ -265,3 +267,69 @@ def test_the_package_offers_what_it_says_and_nothing_else() -> None:
     } | {"task": "task"}
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = lamplighter.no_such_name  # type: ignore[attr-defined]
+
+
+def test_a_task_says_that_it_wants_a_process_of_its_own(tasks: Registry) -> None:
+    @tasks.task("render", isolation="process", memory_mb=256)
+    def render(payload: None, ctx: Context) -> None: ...
+
+    assert (render.isolation, render.memory_mb) == ("process", 256)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "memory_mb", "reason"),
+    [
+        ("thread", None, "isolation is 'process', or left out, not 'thread'"),
+        (None, 256, "memory_mb is the limit of a process"),
+        ("process", 63, "memory_mb is a whole number from 64, not 63"),
+        ("process", 256.0, "memory_mb is a whole number from 64, not 256.0"),
+        ("process", True, "memory_mb is a whole number from 64, not True"),
+    ],
+)
+def test_an_isolation_that_there_is_not_is_refused(
+    tasks: Registry, isolation: object, memory_mb: object, reason: str
+) -> None:
+    def render(payload: None, ctx: Context) -> None: ...
+
+    with pytest.raises(InvalidTasks) as refused:
+        tasks.task(
+            "render",
+            isolation=cast("Any", isolation),
+            memory_mb=cast("Any", memory_mb),
+        )(render)
+
+    assert reason in str(refused.value)
+
+
+def test_one_task_is_found_without_importing_what_it_does_not_need(
+    folder: Path, process_registry: Registry
+) -> None:
+    """An isolated call imports the user's module, which may set things up, and the task's own."""
+    module(folder, "big.__init__", "")
+    module(folder, "big.billing", handler("charge"))
+    module(folder, "big.heavy", "raise AssertionError('imported for nothing')")
+
+    found = Source(module="big").find("charge", 1, home="big.billing", environ={})
+
+    assert found.name == "charge"
+    assert "big.heavy" not in sys.modules
+
+
+def test_a_task_whose_function_is_from_elsewhere_is_found_too(
+    folder: Path, process_registry: Registry
+) -> None:
+    module(folder, "library", "def send(payload: int, ctx: Context) -> None: ...")
+    module(folder, "mine.__init__", "")
+    module(folder, "mine.jobs", "from library import send\ntask('send')(send)")
+
+    found = Source(module="mine").find("send", 1, home="library", environ={})
+
+    assert found is process_registry.newest("send")
+    with pytest.raises(InvalidTasks, match="no task 'send' version 2"):
+        Source(module="mine").find("send", 2, home="library", environ={})
+
+
+def test_the_shell_task_is_found_for_those_who_may(process_registry: Registry) -> None:
+    source = Source(module="no_such_module", shell_owners=("acme",))
+
+    assert source.find("shell", 1, home="lamplighter.tasks.shell", environ={}).name == "shell"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, field_validator
 from lamplighter import Context, Permanent, RateLimited, Retryable
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS, RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Failed, Outcome, Parked, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.memory import MemoryWorld
 from lamplighter.services.heartbeat import Heartbeats, Stop
@@ -265,16 +265,53 @@ def test_a_result_of_just_the_size_is_kept(bench: Bench) -> None:
     assert len(outcome.result) == RESULT_MAX_BYTES
 
 
-def test_an_unknown_task_is_tried_again_and_says_which_are_known(bench: Bench) -> None:
+def test_an_unknown_task_is_parked_and_says_which_are_known(bench: Bench) -> None:
+    """S0-O10."""
     bench.tasks.task("other")(lambda payload, ctx: None)
 
     outcome = bench.runner(claimed(bench.world, task="work"))
 
-    assert outcome == Failed(
-        failure=Failure(
-            kind=Kind.RETRYABLE, type="UnknownTask", message="no task 'work' here; there are: other"
-        )
-    )
+    reason = "no worker knows task 'work' yet; the last one asked has: other"
+    assert outcome == Parked(reason=reason)
+
+
+def test_what_was_made_for_a_version_is_run_by_it_though_there_is_a_newer_one(
+    bench: Bench,
+) -> None:
+    """S0-O10: two versions side by side in one deploy."""
+    bench.tasks.task("work", version=1)(lambda payload, ctx: f"first, for {ctx.task_version}")
+    bench.tasks.task("work", version=2)(lambda payload, ctx: f"second, for {ctx.task_version}")
+
+    outcomes = [
+        bench.runner(claimed(bench.world, task="work", task_version=version))
+        for version in (1, 2, None)
+    ]
+
+    assert outcomes == [
+        Succeeded(version=1, result='"first, for 1"'),
+        Succeeded(version=2, result='"second, for 2"'),
+        Succeeded(version=2, result='"second, for None"'),
+    ]
+
+
+def test_a_handler_runs_what_was_made_for_a_version_that_it_accepts(bench: Bench) -> None:
+    """S0-O10: the compatibility window is the task's to say."""
+    task = bench.tasks.task("work", version=3, accepts=range(1, 3))
+    task(lambda payload, ctx: ctx.task_version)
+
+    outcome = bench.runner(claimed(bench.world, task="work", task_version=1))
+
+    assert outcome == Succeeded(version=3, result="1")
+
+
+def test_a_version_that_nothing_here_accepts_is_parked(bench: Bench) -> None:
+    """S0-O10: never run by another version, and never failed for it."""
+    bench.tasks.task("work", version=3, accepts=[2])(lambda payload, ctx: None)
+
+    outcome = bench.runner(claimed(bench.world, task="work", task_version=4))
+
+    reason = "no worker knows version 4 of task 'work' yet; the last one asked has: 2, 3"
+    assert outcome == Parked(reason=reason)
 
 
 def test_the_newest_version_runs(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What `make run` can run: `echo`, `sleep`, `flaky`, `crash` and `http_get`.
+"""What `make run` can run: `echo`, `sleep`, `flaky`, `pages`, `crash`, `crash_alone`, `http_get`.
 
 A task is a function with a name, a version and a payload whose type is its annotation. Workers
 find it because their configuration names this module; importing it registers what it holds.
@@ -33,6 +33,12 @@ class FlakyPayload(Strict):
     """How many attempts fail before one succeeds."""
 
 
+class PagesPayload(Strict):
+    pages: Annotated[int, Field(ge=1, le=100)] = 3
+    fails_after: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Pages after which its first attempt fails."""
+
+
 class CrashPayload(Strict):
     by: Literal["exit", "kill"] = "exit"
     after_seconds: Annotated[float, Field(ge=0, le=60)] = 0
@@ -65,6 +71,19 @@ def flaky(payload: FlakyPayload, ctx: Context) -> object:
     return {"succeeded_at_attempt": ctx.attempt}
 
 
+@task("pages", version=1)
+def pages(payload: PagesPayload, ctx: Context) -> object:
+    """Go through pages from where the attempt before got to, and have one receipt for them all."""
+    begun_at = ctx.state or 0
+    for page in range(begun_at, payload.pages):
+        if ctx.attempt == 1 and page == payload.fails_after:
+            raise Retryable(f"the first attempt fails after {page} pages")
+        ctx.checkpoint(page + 1)
+        ctx.raise_if_stopped()
+    receipt = ctx.once("receipt", lambda: f"by attempt {ctx.attempt}")
+    return {"begun_at": begun_at, "receipt": receipt}
+
+
 @task("crash", version=1)
 def crash(payload: CrashPayload, ctx: Context) -> object:
     """Take the process down in mid-job, each time, as a bug in a native library would."""
@@ -72,6 +91,12 @@ def crash(payload: CrashPayload, ctx: Context) -> object:
     if payload.by == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(1)
+
+
+@task("crash_alone", version=1, isolation="process", memory_mb=128)
+def crash_alone(payload: CrashPayload, ctx: Context) -> object:
+    """The same in a process of its own: its worker lives, and the error says what happened."""
+    return crash(payload, ctx)
 
 
 @task("http_get", version=1)

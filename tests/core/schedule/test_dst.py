@@ -97,6 +97,7 @@ FOLD_CASES = {
 
 @pytest.mark.parametrize(("said", "due"), GAP_CASES.values(), ids=GAP_CASES)
 def test_a_time_that_the_clock_skips(said: tuple[str, str, str], due: tuple[str, str, str]) -> None:
+    """S0-S3: skipped, shifted, or due at the end of the gap."""
     cron, zone, after = said
 
     for gap, expected in zip(GAPS, due, strict=True):
@@ -109,6 +110,7 @@ def test_a_time_that_the_clock_skips(said: tuple[str, str, str], due: tuple[str,
 def test_a_time_that_the_clock_repeats(
     said: tuple[str, str, str, str], due: tuple[list[str], list[str], list[str]]
 ) -> None:
+    """S0-S3: due once or twice, as is chosen."""
     cron, zone, start, end = said
 
     for fold, expected in zip(FOLDS, due, strict=True):

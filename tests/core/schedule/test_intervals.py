@@ -67,6 +67,7 @@ def test_a_rate_that_makes_no_sense_is_refused(text: str, reason: str) -> None:
 
 
 def test_o_t01_a_rate_of_a_day_is_24_hours_and_a_daily_cron_is_not() -> None:
+    """O-T01: and the two are named differently."""
     rate = parse(rate="rate(24 hours)", anchor=ANCHOR, timezone="America/Los_Angeles")
     cron = parse(cron="0 0 * * *", timezone="America/Los_Angeles")
 
@@ -100,6 +101,7 @@ def test_a_rate_with_a_start_is_counted_from_it_and_is_due_then() -> None:
     ],
 )
 def test_o_t03_every_two_weeks_keeps_its_time_on_the_wall(gap: str, expected: list[str]) -> None:
+    """O-T03: strictly later each time."""
     schedule = parse(
         rate="every(2 weeks)",
         timezone="America/Chicago",
@@ -140,6 +142,7 @@ def test_days_of_the_calendar_go_backwards_too() -> None:
     ],
 )
 def test_o_t02_one_local_time(text: str, policy: Said, expected: str) -> None:
+    """O-T02: the skipped and the repeated hour, by policy."""
     schedule = parse(**(policy | Said(at=text, timezone="America/New_York")))
     instant = datetime.fromisoformat(expected).replace(tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from lamplighter.core.errors import Permanent, RateLimited, Retryable
+    from lamplighter.core.errors import Permanent, RateLimited, Retryable, WritesRefused
     from lamplighter.tasks.context import Context, Stopped
     from lamplighter.tasks.registry import Task, task
 else:
@@ -16,6 +16,7 @@ else:
         "Permanent": "lamplighter.core.errors",
         "RateLimited": "lamplighter.core.errors",
         "Retryable": "lamplighter.core.errors",
+        "WritesRefused": "lamplighter.core.errors",
         "Context": "lamplighter.tasks.context",
         "Stopped": "lamplighter.tasks.context",
         "Task": "lamplighter.tasks.registry",
@@ -28,4 +29,13 @@ else:
         return getattr(import_module(_HOMES[name]), name)
 
 
-__all__ = ["Context", "Permanent", "RateLimited", "Retryable", "Stopped", "Task", "task"]
+__all__ = [
+    "Context",
+    "Permanent",
+    "RateLimited",
+    "Retryable",
+    "Stopped",
+    "Task",
+    "WritesRefused",
+    "task",
+]

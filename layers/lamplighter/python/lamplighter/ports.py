@@ -12,8 +12,28 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from lamplighter.core.buckets import ExecutionId, JobId, Minute, Position, minute_of, start_of
-from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
-from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS
+from lamplighter.core.clock_offset import Bounds
+from lamplighter.core.forecast import Capacity
+from lamplighter.core.lanes import Rules
+from lamplighter.core.lease import (
+    Backlog,
+    Grant,
+    Held,
+    Intent,
+    Layout,
+    Layouts,
+    Progress,
+    Ticker,
+    Void,
+    Work,
+    WorkItem,
+)
+from lamplighter.core.limits import (
+    DEFAULT_PARTITIONS,
+    DEFAULT_SHARDS,
+    DRAIN_PER_SECOND,
+    PARKED_FOR,
+)
 from lamplighter.core.misfire import Gap
 from lamplighter.core.model import (
     Arrival,
@@ -24,9 +44,15 @@ from lamplighter.core.model import (
     Payload,
     PayloadRef,
     Pointer,
+    Row,
     Token,
+    Watch,
 )
+from lamplighter.core.notices import Notice
+from lamplighter.core.permits import Bound, Key, Limits, Permit, Use
 from lamplighter.core.quotas import Empty, Lease, Quota, Quotas, Rate, Taken, Usage
+from lamplighter.core.waits import Boot
+from lamplighter.core.writes import OwnWrite
 
 
 class Clock(Protocol):
@@ -42,6 +68,18 @@ class Clock(Protocol):
 
     def sleep(self, duration: timedelta) -> None:
         """Return once the wall clock is at least this much later."""
+        ...
+
+
+class ClockOffset(Protocol):
+    """How far this host's wall clock is off, as the services that it talks to prove it."""
+
+    def bounds(self) -> Bounds | None:
+        """What is known now; None: too little, as after a start or a jump of the clocks."""
+        ...
+
+    def measure(self) -> None:
+        """Ask a service, so that more is known; nothing, when that was done a moment ago."""
         ...
 
 
@@ -65,7 +103,7 @@ class Chance(Protocol):
 class Page:
     """Rows in (after, reached], from every shard asked, in order of position."""
 
-    rows: Sequence[Execution | Pointer]
+    rows: Sequence[Row]
     reached: Position
 
 
@@ -105,8 +143,11 @@ class Executions(Protocol):
         """
         ...
 
-    def point(self, pointers: Sequence[Pointer]) -> None:
-        """Make each pointer row; one that exists is left as it is."""
+    def point(self, pointers: Sequence[Pointer | Watch]) -> None:
+        """Make each pointer row; one that exists is left as it is.
+
+        But a watch that `has_more` to tell than the one in its place takes that.
+        """
         ...
 
     def get(self, id: ExecutionId) -> Execution | None:
@@ -127,6 +168,16 @@ class Executions(Protocol):
         `reached` is as far as every shard was read: `until` when nothing is left, else a
         position before which no row was left out. A page may hold fewer rows than limit and
         still not have reached `until`; it always gets further than `after`.
+        """
+        ...
+
+    def sample(
+        self, minute: Minute, shard: int, *, queue: str, until: Position, limit: int
+    ) -> Sequence[Position]:
+        """Where what waits of a lane lies in one shard of a minute, up to `until`, latest first.
+
+        Of the last `limit` rows there, those that are SCHEDULED in the lane. Eventually
+        consistent, and quickly given up: raises Unavailable without a second try.
         """
         ...
 
@@ -188,8 +239,9 @@ class Executions(Protocol):
         """Make a row that no worker holds final.
 
         On condition that its state and attempt are those of `before`; of a RUNNING one, which
-        is then ended over its holder's head, also its token and lease. With `job_version` as
-        in `settle`: raises VersionMoved. The answer has the row's waiters.
+        is then ended over its holder's head, also its token and lease; of one that is SKIPPED
+        for another, also its predecessor (P16). With `job_version` as in `settle`: raises
+        VersionMoved. The answer has the row's waiters.
         """
         ...
 
@@ -223,6 +275,13 @@ class Executions(Protocol):
         """Ask a RUNNING execution's handler to stop; its next beat sees it.
 
         Asked again, the first request's instant stays.
+        """
+        ...
+
+    def mark_told(self, id: ExecutionId, *, now: datetime) -> None:
+        """Note that the owner was told that it needs attention; the first instant stays.
+
+        Nothing when the row is gone.
         """
         ...
 
@@ -397,32 +456,188 @@ class Tally(Protocol):
 class Control(Protocol):
     """Who dispatches what, and how far: every write here is fenced by an epoch."""
 
-    def layout(self, default: Layout) -> Layout:
-        """The layout in force; the first caller ever makes `default` it."""
+    def layouts(self, default: Layout, *, anew: bool = False) -> Layouts:
+        """The layouts that there are; the first caller ever makes `default` the only one.
+
+        May be as they were up to a minute ago, unless `anew`.
+        """
+        ...
+
+    def revise_layouts(self, before: Layouts, after: Layouts) -> bool:
+        """Put other layouts in the place of these; False, and nothing, if they are not these."""
         ...
 
     def acquire(
-        self, work: Work, *, owner: str, now: datetime, until: datetime, start: Position
-    ) -> Grant | Held:
+        self,
+        work: Work,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        start: Position,
+        armed_by: int | None = None,
+    ) -> Grant | Held | Void:
         """Take the lease if nobody holds it at `now`; exactly one of any number of callers.
 
         A grant's epoch is higher than every earlier one's. Work never done before has its
-        watermark at `start`.
+        watermark at `start`. With `armed_by`, Void when a grant later than that epoch has
+        advanced as the one that armed the next item (`Grant.armed`).
         """
         ...
 
     def advance(
-        self, grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime
+        self,
+        grant: Grant,
+        *,
+        watermark: Position,
+        intent: Intent | None,
+        until: datetime,
+        backlog: Backlog | None = None,
     ) -> Grant:
-        """Commit the watermark, declare the next intent, renew the lease, in one write.
+        """Commit how far it is done, declare the next intent, renew the lease, in one write.
 
-        `until` = now gives the lease back: the next owner gets in at once.
-        Raises LostLease, and writes nothing, when the epoch is no longer the grant's.
+        `until` = now gives the lease back: the next owner gets in at once. What the grant says
+        of arming is written with it. Raises LostLease, and writes nothing, when the epoch is no
+        longer the grant's.
         """
         ...
 
-    def watermarks(self, works: Collection[Work]) -> Mapping[Work, Position]:
+    def rewind(self, grant: Grant, *, to: Progress, intent: Intent | None, until: datetime) -> None:
+        """As `advance`, but that the watermark may go back: after a restore, by its operator.
+
+        Nobody else may: what lies behind a watermark is the sweep's (P6). Raises LostLease.
+        """
+        ...
+
+    def progress(self, works: Collection[Work]) -> Mapping[Work, Progress]:
         """How far each work was done; those never begun are left out."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """How far a handler has come, as it says."""
+
+    text: str
+    """JSON."""
+    number: int
+    """Of the checkpoints of one claim, rising."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What a handler does once: the same for every try, and for a replay with the same payload."""
+
+    owner: Owner
+    idempotent_as: str
+    """The execution's idempotency key."""
+    key: str
+    """1-255 printable characters."""
+
+
+class Ledger(Protocol):
+    """What handlers write down of their work, and what they write of their own with its end."""
+
+    def save(
+        self, id: ExecutionId, checkpoint: Checkpoint, *, token: Token, kept_until: datetime
+    ) -> None:
+        """Put a checkpoint in the place of the last one, on condition that the token holds the row.
+
+        Raises LostClaim, and writes nothing, when it does not. One that arrives after a later
+        one of the same claim is passed over. Doing it twice is fine.
+        """
+        ...
+
+    def saved(self, id: ExecutionId) -> str | None:
+        """The last checkpoint's text, strongly consistent."""
+        ...
+
+    def record(self, step: Step, result: str, *, kept_until: datetime) -> str:
+        """Keep a result, unless there is one; the answer is the one that is kept.
+
+        Of any number of callers exactly one's stays, and all are answered with it. No token is
+        asked for: what a step has done is so, whoever did it.
+        """
+        ...
+
+    def recorded(self, step: Step) -> str | None:
+        """The result that is kept, strongly consistent."""
+        ...
+
+    def complete(
+        self, after: Execution, *, token: Token, writes: Sequence[OwnWrite], call: str
+    ) -> Execution:
+        """`Executions.settle` and the handler's own writes, all of them or none.
+
+        Raises LostClaim when the token no longer holds the row; WritesRefused when a condition
+        of theirs does not hold; Permanent for what no DynamoDB takes, and Retryable for what it
+        does not take yet, such as for want of a permission. Said again with the same `call`
+        within ten minutes it changes nothing more; and later it cannot, for the token is gone.
+        """
+        ...
+
+
+class Permits(Protocol):
+    """Limits of what runs at once, and who has a place under each (`core/permits.py`).
+
+    Every write of a key is one conditional write of one item: of any number of callers as many
+    get in as there is room for, at any instant. None waits for another.
+    """
+
+    def limits(self, *, anew: bool = False) -> Limits:
+        """All of them; may be as they were up to 10 s ago, unless `anew`.
+
+        Older, too, while the service does not answer: Unavailable only where none were read yet.
+        """
+        ...
+
+    def revise(self, before: Limits, after: Limits) -> bool:
+        """Put other limits in the place of these; False, and nothing, if they are not these.
+
+        What is changed holds for each key from this write on. But a key that had no limit is
+        taken note of within 10 s, and who runs by then without a place is not counted.
+        """
+        ...
+
+    def acquire(self, bound: Bound, permit: Permit, *, until: datetime) -> Use | None:
+        """Take a place, or keep the one that it has; None: it has one, to be looked at at `until`.
+
+        Else nothing is written, and the answer is what was found: as many are in as may be. The
+        key's own limit is what counts; where it has none, that of the bound.
+        """
+        ...
+
+    def release(self, key: Key, permit: Permit) -> Use:
+        """Give a place back; the answer is as it is then. Giving back what is not there is fine."""
+        ...
+
+    def renew(self, key: Key, found: Use, until: Mapping[Permit, datetime | None]) -> bool:
+        """Have each of these looked at then, or, None, give its place to others.
+
+        On condition that all of them are as they were found: False, and nothing, if not.
+        """
+        ...
+
+    def wait(self, key: Key, id: ExecutionId, *, kept_until: datetime) -> Use:
+        """Note that an execution waits for a place; the answer is as it is after that.
+
+        Who gives a place back later than that finds it noted. Noted twice, it waits once.
+        """
+        ...
+
+    def next_waiting(self, key: Key, *, most: int, seen: Use) -> Sequence[ExecutionId]:
+        """Strike some off the list of those that wait, the first due first.
+
+        Of any number of callers exactly one gets each. None: nobody waits, as far as `seen` tells.
+        """
+        ...
+
+    def uses(self, keys: Collection[Key]) -> Mapping[Key, Use]:
+        """How each key stands, strongly consistent; those that nobody ever took are left out."""
+        ...
+
+    def waiting(self, key: Key, *, most: int) -> int:
+        """How many are noted to wait, counted up to `most`: some may have ended meanwhile."""
         ...
 
 
@@ -482,6 +697,9 @@ class Outgoing:
 
     queue: str
     message: Message
+    owner: Owner | None = None
+    """Whose execution it is, for a lane that is fair: it is not in the message. None: not known,
+    and the message counts as somebody's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,10 +712,17 @@ class Received:
     receive_count: int = 1
     sent_at: datetime | None = None
     """By the queue's clock; None where that does not tell."""
+    via: str | None = None
+    """The name of the queue itself, of a lane that has several; None where nothing tells."""
 
 
 class Queue(Protocol):
-    """The lanes, and the queue of partition work."""
+    """The lanes, and the queue of partition work.
+
+    A lane that is fair hands out what belongs to owners who have little of it in hand before
+    what belongs to one who has much; it keeps nobody's messages back. How soon it notices, and
+    what much is, is the queue's own.
+    """
 
     def send(self, outgoing: Sequence[Outgoing], *, now: datetime) -> None:
         """Send every message, each invisible until about its due_at (`timing.delay_s`).
@@ -524,29 +749,72 @@ class Queue(Protocol):
         """About how many messages of a lane are visible and not taken."""
         ...
 
-    def hand_out(self, works: Iterable[Work]) -> None:
-        """Send one work item for each; any may arrive twice or late."""
+    def hand_out(self, items: Iterable[WorkItem], *, delay: timedelta = timedelta(0)) -> None:
+        """Send work items, invisible for so long, 0 … 900 s; any may arrive twice or late."""
+        ...
+
+
+class Notices(Protocol):
+    """How owners are told that an execution of theirs needs attention."""
+
+    def tell(self, notice: Notice) -> None:
+        """Hand a notice to whatever carries it; it is carried once this returns, or twice.
+
+        Raises Unavailable when it was not taken, for whatever reason, or perhaps in part.
+        """
         ...
 
 
 class Telemetry(Protocol):
     """One method for each thing worth counting; an implementation never raises."""
 
-    def ticked(self) -> None: ...
+    def ticked(self, *, by: Ticker) -> None: ...
     def created(self, *, queue: str, directly: bool) -> None: ...
     def dispatched(self, *, partition: int, sent: int, pages: int, age: timedelta) -> None:
         """`age` is now − watermark as it was found: negative while dispatch is ahead of time."""
+        ...
+
+    def draining(self, *, partition: int, backlog: Backlog) -> None:
+        """A visit left so much of a backlog to the next one."""
         ...
 
     def swept(self, *, partition: int, rows: int) -> None: ...
     def lost_lease(self, *, partition: int) -> None: ...
     def started(self, execution: Execution, *, lateness: timedelta) -> None: ...
     def finished(self, execution: Execution) -> None: ...
+    def parked(self, execution: Execution) -> None:
+        """No worker has known its task in the version that it was made for; told at each look."""
+        ...
+
+    def told(self, execution: Execution) -> None:
+        """Its owner was told that it needs attention."""
+        ...
+
+    def not_told(self, execution: Execution, error: Exception) -> None:
+        """Its owner could not be told that it needs attention; that is tried again later."""
+        ...
+
     def claim_lost(self, id: ExecutionId, *, reason: str) -> None: ...
     def late_result_refused(self, id: ExecutionId) -> None: ...
     def taken_over(self, execution: Execution) -> None: ...
     def recovered(self, execution: Execution, *, reason: str) -> None: ...
+    def promoted(self, execution: Execution, *, to: str) -> None:
+        """What waited for too long in its lane got a message in another one."""
+        ...
+
+    def no_permit(self, execution: Execution, *, of: Key) -> None:
+        """What was claimed has to wait: as many as may run at once of a key do."""
+        ...
+
     def undeliverable(self, id: ExecutionId, *, count: int) -> None: ...
+    def forewarned(self, *, queue: str, lateness: timedelta) -> None:
+        """Somebody was told at create that it will start late, by about so much."""
+        ...
+
+    def forewarning_failed(self, error: Exception) -> None:
+        """Nobody knows whether a job that was made will start late; it was made all the same."""
+        ...
+
     def unreadable(self, *, queue: str, body: str) -> None:
         """A message that is none of ours; its body is shown in part at most."""
         ...
@@ -556,6 +824,10 @@ class Telemetry(Protocol):
 
         `id` is the execution's; the message's own where that is all there is.
         """
+        ...
+
+    def clock_refused(self, off: Bounds, *, messages: int) -> None:
+        """Work was not begun, for this host's clock is off by more than MAX_CLOCK_ERROR."""
         ...
 
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
@@ -574,6 +846,10 @@ class Telemetry(Protocol):
         """A ledger has slots that neither ran nor have a reason; told again by each that does."""
         ...
 
+    def said(self, execution: Execution, line: str) -> None:
+        """A line that an isolated handler wrote; masked and bounded by whoever read it."""
+        ...
+
     def hung(self, execution: Execution) -> None:
         """A handler would not stop; its process ends."""
         ...
@@ -588,6 +864,16 @@ class Leases:
     """Over looking at an owner's tokens and taking others."""
 
 
+class _Unmeasured:
+    """Of a host that is not measured: nothing is known, ever."""
+
+    def bounds(self) -> Bounds | None:
+        return None
+
+    def measure(self) -> None:
+        return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ports:
     """All of them, as a use case takes them."""
@@ -599,17 +885,32 @@ class Ports:
     tally: Tally
     control: Control
     payloads: Payloads
+    ledger: Ledger
+    permits: Permits
     queue: Queue
     telemetry: Telemetry
     shards: int = DEFAULT_SHARDS
     partitions: int = DEFAULT_PARTITIONS
+    drain_per_second: float = DRAIN_PER_SECOND
     quotas: Quotas = field(default_factory=Quotas)
+    capacity: Capacity = field(default_factory=Capacity)
+    lanes: Rules = field(default_factory=dict)
     leases: Leases = field(default_factory=Leases)
+    parked_for: timedelta = PARKED_FOR
+    """How long what no worker knows waits for one that does."""
+    notices: Notices | None = None
+    """None: nobody is told, but by the lists."""
+    clock_offset: ClockOffset = field(default_factory=_Unmeasured)
+    boot: Boot | None = None
+    """Of a worker: when its process began. None: nothing is known of that."""
 
     def layout(self) -> Layout:
-        """The layout in force; these shards and partitions when there never was one."""
+        """The layout in force now: the one by whose shards a new id is made."""
+        return self.layouts().at(self.clock.now())
+
+    def layouts(self, *, anew: bool = False) -> Layouts:
+        """All of them; these shards and partitions when there never was one."""
         # A minute back: another host, whose clock is behind, may be the first to put a row.
         beginning = start_of(Minute(minute_of(self.clock.now()) - 1))
-        return self.control.layout(
-            Layout(shards=self.shards, partitions=self.partitions, effective_from=beginning)
-        )
+        first = Layout(shards=self.shards, partitions=self.partitions, effective_from=beginning)
+        return self.control.layouts(first, anew=anew)

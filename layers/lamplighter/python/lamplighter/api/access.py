@@ -18,7 +18,7 @@ _SEPARATORS: Final = re.compile(r"[\s,\[\]]+")
 
 
 class Scope(StrEnum):
-    """What a token may be for, always of its owner's own things."""
+    """What a token may be for; where nothing else is said, of its owner's own things."""
 
     JOBS_READ = "jobs:read"
     """See jobs and executions, and try schedules out."""
@@ -26,8 +26,14 @@ class Scope(StrEnum):
     """Create, change and delete jobs."""
     OPS_REPLAY = "ops:replay"
     """Run again what has ended."""
+    OPS_LIMITS = "ops:limits"
+    """Limit what runs at once, of everybody's jobs."""
     ADMIN = "admin"
     """All of these."""
+
+
+_OPERATORS: Final = (Scope.OPS_LIMITS, Scope.ADMIN)
+"""To be named wherever they are needed: they are not about one owner's things."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,7 @@ class Access:
     """Whom a token stands for, and what it lets them do.
 
     A token that names any of our scopes is held to them. One that names none may do nothing
-    when scopes are required; else everything but what only an admin may.
+    when scopes are required; else everything but what concerns other owners too.
     """
 
     owner_claim: str
@@ -64,7 +70,7 @@ class Access:
 
     def _allows(self, named: frozenset[Scope], needs: Scope) -> bool:
         if not named:
-            return not self.requires_scopes and needs is not Scope.ADMIN
+            return not self.requires_scopes and needs not in _OPERATORS
         return needs in named or Scope.ADMIN in named
 
 

@@ -1,40 +1,32 @@
 """The completeness ledger of a job, and the load to come, over HTTP."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from lamplighter.api import cursors, documents
-from lamplighter.api.loads import assessed
+from lamplighter.api import cursors, documents, loads
 from lamplighter.api.requests import Query
-from lamplighter.core.buckets import JobId, from_ms, parse_job_id, to_ms
-from lamplighter.core.completeness import Outcome
+from lamplighter.core.buckets import JobId, parse_job_id
+from lamplighter.core.completeness import Outcome, Place
 from lamplighter.core.errors import Rejected
+from lamplighter.core.forecast import Load
 from lamplighter.core.limits import (
     FORECAST_BY_DEFAULT,
     FORECAST_MAX_RANGE,
     FORECAST_MOST_PER_SECOND,
-    FORECAST_PER_SECOND,
     LEDGER_BY_DEFAULT,
     LEDGER_MAX_RANGE,
 )
 from lamplighter.core.model import Owner
 from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.ports import Ports
-from lamplighter.services.completeness import Account, Open, Place, account
+from lamplighter.services.completeness import Account, account
 from lamplighter.services.forecast import forecast
 
 _HOUR: Final = timedelta(hours=1)
 _NUMBER: Final = re.compile(r"\d{1,7}(\.\d{1,3})?", re.ASCII)
-_NONE: Final = "-"
-# Version; before; the later slot; how many are open, how many of them below, the last of them;
-# how far was looked above. Seven days of a slot a second have six digits.
-_PLACE: Final = re.compile(
-    r"([1-9]\d{0,8})\.(\d{1,13})\.(\d{1,13}|-)\.(?:(\d{1,6})\.(\d{1,6})\.(\d{1,13})|-)\.(\d{1,13}|-)",
-    re.ASCII,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +48,7 @@ class Accounting:
         cursor = query.one("cursor")
         after = None if cursor is None else _read(cursors.read(cursor, digested))
         found = account(self.ports, self.owner, id, start=start, end=end, after=after)
-        following = cursors.write(_written(found.next), digested) if found.next else None
+        following = cursors.write(found.next.text, digested) if found.next else None
         return _rendered(found, next_cursor=following)
 
 
@@ -66,6 +58,8 @@ class Forecasting:
 
     ports: Ports
     owner: Owner
+    lanes: Collection[str]
+    """All of the stack's."""
 
     def forecast(self, query: Query) -> documents.Forecast:
         """A part of what is planned; raises what Api answers with a problem."""
@@ -75,7 +69,7 @@ class Forecasting:
         if not start < end <= start + FORECAST_MAX_RANGE:
             reason = f"not within {FORECAST_MAX_RANGE // _HOUR} hours after from, nor after now"
             raise Rejected(field="to", value=query.one("to"), reason=reason)
-        per_second = _per_second(query)
+        asked = _per_second(query)
         digested = [self.owner, "forecast", query.one("from"), query.one("to")]
         cursor = query.one("cursor")
         after = None if cursor is None else parse_job_id(cursors.read(cursor, digested))
@@ -83,15 +77,27 @@ class Forecasting:
         return {
             "from": format_instant(start),
             "to": format_instant(end),
-            **assessed(found.loads, per_second=per_second),
+            **self._assessed(found.lanes, asked),
+            "lanes": [
+                loads.lane(queue, of_lane, per_second=self.ports.capacity.of(queue))
+                for queue, of_lane in found.lanes.items()
+            ],
             "next_cursor": cursors.write(found.next, digested) if found.next else None,
         }
 
+    def _assessed(
+        self, lanes: Mapping[str, Sequence[Load]], asked: float | None
+    ) -> documents.Assessed:
+        if asked is not None:
+            return loads.as_one(lanes, per_second=asked)
+        capacity = {lane: self.ports.capacity.of(lane) for lane in {*lanes, *self.lanes}}
+        return loads.by_lane(lanes, capacity=capacity, per_second=sum(capacity.values()))
 
-def _per_second(query: Query) -> float:
+
+def _per_second(query: Query) -> float | None:
     text = query.one("per_second")
     if text is None:
-        return FORECAST_PER_SECOND
+        return None
     if _NUMBER.fullmatch(text) and 0 < float(text) <= FORECAST_MOST_PER_SECOND:
         return float(text)
     reason = f"not a number over 0, up to {FORECAST_MOST_PER_SECOND:.0f}"
@@ -131,37 +137,9 @@ def _rendered(found: Account, *, next_cursor: str | None) -> documents.Ledger:
     }
 
 
-def _written(place: Place) -> str:
-    open_ = place.open
-    return ".".join(
-        [
-            str(place.version),
-            str(to_ms(place.before)),
-            _ms(place.later),
-            f"{open_.size}.{open_.below}.{to_ms(open_.last)}" if open_ else _NONE,
-            _ms(place.above),
-        ]
-    )
-
-
 def _read(text: str) -> Place:
-    """The inverse of `_written`; Rejected for what it never wrote."""
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        raise Rejected(field="cursor", value=text, reason="damaged, or from a list")
-    version, before, later, size, below, last, above = found.groups()
-    return Place(
-        version=int(version),
-        before=from_ms(int(before)),
-        later=_moment(later),
-        open=Open(size=int(size), below=int(below), last=from_ms(int(last))) if size else None,
-        above=_moment(above),
-    )
-
-
-def _ms(moment: datetime | None) -> str:
-    return _NONE if moment is None else str(to_ms(moment))
-
-
-def _moment(text: str) -> datetime | None:
-    return None if text == _NONE else from_ms(int(text))
+    """The place that a cursor carries; Rejected for what never was one."""
+    try:
+        return Place.read(text)
+    except ValueError:
+        raise Rejected(field="cursor", value=text, reason="damaged, or from a list") from None

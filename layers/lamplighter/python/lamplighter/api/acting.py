@@ -237,7 +237,7 @@ def shown(row: Execution) -> documents.Execution:
     if row.spec is not None and not row.spec.payload.is_inline:
         payload = replace(row.spec.payload, text=None)
         row = replace(row, spec=replace(row.spec, payload=payload))
-    return render.execution(Seen(row=row, status=status_of(row, dispatched=None)))
+    return render.execution(Seen(row=row, status=status_of(row, dispatched=False)))
 
 
 def _handled(

@@ -45,6 +45,7 @@ from lamplighter.core.limits import (
     FAULTS_NAMED,
     MAX_FLEXIBLE_WINDOW,
     MAX_OCCURRENCES,
+    MAX_TASK_VERSION,
     MAX_TIMEOUT,
     MIN_INTERVAL,
     MISFIRE_THRESHOLD,
@@ -60,10 +61,13 @@ from lamplighter.core.model import (
     Owner,
     Payload,
     Spec,
+    Target,
     check_name,
     check_sha256,
     check_size,
+    check_task_version,
 )
+from lamplighter.core.named import NO_TARGETS, Directory, Invocation, NamedTarget, TargetKind
 from lamplighter.core.retry import RetryPolicy
 from lamplighter.core.schedule import (
     PINNED,
@@ -245,10 +249,17 @@ PayloadRefField = Annotated[
 
 
 class TargetBody(Body):
-    """What runs: a task, by its `name`, or a request to a `url`."""
+    """What runs: a task or a target of the deployment, by its `name`, or a request to a `url`."""
 
-    kind: Literal["task", "http"]
-    name: Annotated[str, Field(description="Of a task.")] = ""
+    kind: Annotated[
+        Literal["task", "http", "lambda", "sqs", "sns", "eventbridge", "stepfunctions", "sfn"],
+        Field(description="`sfn` is another name of `stepfunctions`."),
+    ]
+    name: Annotated[str, Field(description="Of a task, or as the deployment names a target.")] = ""
+    invocation: Annotated[
+        Literal["request", "event"],
+        Field(description="Of a `lambda`: whether its answer is waited for."),
+    ] = "request"
     url: Annotated[str, Field(description="`https://host[:port]/path?query`.")] = ""
     method: Annotated[str, Field(description="`GET`, `POST`, `PUT`, `PATCH` or `DELETE`.")] = "POST"
     headers: Annotated[
@@ -270,6 +281,14 @@ class JobBody(ScheduleBody):
     )
 
     task: Annotated[str, Field(description="The name of the task that runs.")] = ""
+    task_version: Annotated[
+        int,
+        Field(
+            description=f"1–{MAX_TASK_VERSION}: the version of the task that it is made for. A "
+            "worker that does not know it parks the execution. Unless given, whichever its "
+            "worker has."
+        ),
+    ] = 0
     target: Annotated[TargetBody, Field(description="What runs, in place of `task`.")] = Field(
         default_factory=lambda: TargetBody(kind="task")
     )
@@ -335,10 +354,10 @@ class JobBody(ScheduleBody):
 
 @dataclass(frozen=True, kw_only=True)
 class What:
-    """A task's name; of an HTTP target, the one that stands for it."""
+    """A task's name; of a target, the one that stands for it."""
 
     task: str
-    target: HttpTarget | None = None
+    target: Target | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,6 +393,7 @@ def new_job(
     now: datetime,
     traceparent: str | None = None,
     http: HttpRules = NOBODY,
+    targets: Directory = NO_TARGETS,
     timing: TimingReader | None = None,
     min_interval: timedelta = MIN_INTERVAL,
     without: Collection[str] = (),
@@ -387,7 +407,8 @@ def new_job(
     left_out = {*without, *names_at_fault(JobBody, unread)}
     timing_of = timing or partial(timing_of_a_new_job, min_interval=min_interval)
     parts: tuple[tuple[Collection[str], Callable[[], object]], ...] = (
-        (("task", "target"), lambda: what_of(body, owner=owner, http=http)),
+        (("task", "target"), lambda: what_of(body, owner=owner, http=http, targets=targets)),
+        (("task", "target", "task_version"), lambda: _version(body)),
         (("payload",), lambda: _payload(body)),
         (("payload", "payload_ref"), lambda: named_payload(body)),
         (("queue",), lambda: _lane(body, lanes)),
@@ -404,12 +425,14 @@ def new_job(
     faults = [*unread, *chain.from_iterable(told)]
     if faults:
         raise Faults(faults)
-    due, what = timing_of(body, now), what_of(body, owner=owner, http=http)
+    due = timing_of(body, now)
+    what = what_of(body, owner=owner, http=http, targets=targets)
     return NewJob(
         owner=owner,
         spec=Spec(
             task=what.task,
             target=what.target,
+            task_version=_version(body),
             payload=_payload(body),
             queue=_lane(body, lanes),
             retry=_retry(body),
@@ -426,6 +449,16 @@ def new_job(
         name=_name(body),
         traceparent=traceparent,
     )
+
+
+def _version(body: JobBody) -> int | None:
+    if not body.said("task_version"):
+        return None
+    if body.said("target") and body.target.kind != "task":
+        reason = f"only of a task, not of a {body.target.kind} target"
+        raise Rejected(field="task_version", value=body.task_version, reason=reason)
+    check_task_version(body.task_version)
+    return body.task_version
 
 
 def misfire_of(body: JobBody) -> MisfirePolicy:
@@ -467,7 +500,7 @@ def overlap_of(body: JobBody) -> OverlapPolicy:
     return OverlapPolicy.ALLOW
 
 
-def what_of(body: JobBody, *, owner: Owner, http: HttpRules) -> What:
+def what_of(body: JobBody, *, owner: Owner, http: HttpRules, targets: Directory) -> What:
     """What a body wants to be run; raises Rejected, also for what this owner may not call."""
     said = body.said("task", "target")
     if not said:
@@ -488,6 +521,10 @@ def what_of(body: JobBody, *, owner: Owner, http: HttpRules) -> What:
             target = _http_target(body.target)
             http.check(target, owner=owner)
             return What(task=target.task_name, target=target)
+        case "lambda" | "sqs" | "sns" | "eventbridge" | "stepfunctions" | "sfn":
+            named = _named_target(body.target)
+            targets.check(named, owner=owner)
+            return What(task=named.task_name, target=named)
         case other:
             assert_never(other)
 
@@ -503,6 +540,16 @@ def _check_fields(target: TargetBody, *, needs: str, takes: Collection[str] = ()
 
 def _http_target(body: TargetBody) -> HttpTarget:
     return HttpTarget(url=body.url, method=body.method, headers=tuple(body.headers.items()))
+
+
+def _named_target(body: TargetBody) -> NamedTarget:
+    takes = ("invocation",) if body.kind == "lambda" else ()
+    _check_fields(body, needs="name", takes=takes)
+    return NamedTarget(
+        kind=TargetKind.STEPFUNCTIONS if body.kind == "sfn" else TargetKind(body.kind),
+        name=body.name,
+        invocation=Invocation(body.invocation),
+    )
 
 
 def read(model: type[Model], value: object, *, unknown: str = "unknown field") -> Model:

@@ -8,16 +8,19 @@ from typing import Annotated, cast
 
 from pydantic import Field
 
-from lamplighter.api import documents, problems, shapes, strict_json
+from lamplighter.api import documents, loads, problems, shapes, strict_json
 from lamplighter.api.bodies import Body
 from lamplighter.api.problems import Problem, Refusal
 from lamplighter.api.render import Document
 from lamplighter.api.shapes import Asked
+from lamplighter.core.buckets import JobId
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import BATCH_MAX_JOBS, BATCH_PATIENCE
 from lamplighter.core.model import Owner
+from lamplighter.core.named import NO_TARGETS, Directory
 from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.ports import Ports
+from lamplighter.services.forewarning import Forewarning
 from lamplighter.services.submit import Created, IdempotencyKey, submit
 
 
@@ -47,6 +50,10 @@ class Creation:
     report: Callable[[Exception], None]
     """Is told of what is not the caller's doing."""
     http: HttpRules = NOBODY
+    targets: Directory = NO_TARGETS
+    forecast: bool | None = None
+    """Whether to tell of a late start; None: only of recurring jobs', whose creates are rare."""
+    forewarning: Forewarning
 
     def one(self, value: object, *, key: str | None) -> Reply:
         """Make the job that a body asks for; raises what Api answers with a problem.
@@ -60,19 +67,41 @@ class Creation:
             now=self.ports.clock.now(),
             traceparent=self.traceparent,
             http=self.http,
+            targets=self.targets,
             min_interval=self.ports.quotas.of(self.owner).min_interval,
         )
         if key and asked.key and key != asked.key:
             raise Refusal(_two_keys())
         key = key or asked.key
-        answer = submit(self.ports, asked.new, _idempotency_key(key, asked) if key else None)
+        told = self._telling(asked)
+        keyed = _idempotency_key(key, asked, told) if key else None
+        answer = submit(self.ports, asked.new, keyed)
         if isinstance(answer, Created):
-            document, marks = asked.answer(answer), {}
+            document, marks = told(answer), {}
         else:
             document, marks = json.loads(answer.answer), {"Idempotent-Replayed": "true"}
         # A replay is answered as the first time: with what the job was when it was made.
         headers = {"Location": f"/v1/jobs/{answer.job_id}", "ETag": problems.etag(1), **marks}
         return Reply(status=HTTPStatus.CREATED, document=document, headers=headers)
+
+    def _telling(self, asked: Asked) -> Callable[[Created], Document]:
+        """The answer with its warnings: with a key it is kept, and given again, as it was.
+
+        So it is made but once, with a key before the write, without one after it.
+        """
+        answers: dict[JobId, Document] = {}
+
+        def tell(made: Created) -> Document:
+            if made.job_id not in answers:
+                answers[made.job_id] = {**asked.answer(made), **self._warnings(made)}
+            return answers[made.job_id]
+
+        return tell
+
+    def _warnings(self, made: Created) -> Document:
+        is_wanted = made.job is not None if self.forecast is None else self.forecast
+        crowd = self.forewarning.of(made.first) if is_wanted else None
+        return {} if crowd is None else {"warnings": [loads.forewarning(crowd)]}
 
     def many(self, values: Sequence[object]) -> documents.Batch:
         """Make each job by itself: whatever is wrong with one, the others go on."""
@@ -103,11 +132,13 @@ def jobs_of(value: object) -> Sequence[object]:
     return jobs
 
 
-def _idempotency_key(key: str, asked: Asked) -> IdempotencyKey[Created]:
+def _idempotency_key(
+    key: str, asked: Asked, told: Callable[[Created], Document]
+) -> IdempotencyKey[Created]:
     return IdempotencyKey(
         key=key,
         fingerprint=asked.fingerprint,
-        render=lambda made: strict_json.compact(asked.answer(made)),
+        render=lambda made: strict_json.compact(told(made)),
     )
 
 

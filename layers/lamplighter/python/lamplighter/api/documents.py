@@ -16,7 +16,24 @@ Instant = str
 
 
 @_DESCRIBED
-class Created(TypedDict):
+class Forewarning(TypedDict):
+    """What was accepted will start late: more is due then than its lane can start in time."""
+
+    code: str
+    """`minute-is-full`"""
+    detail: str
+    expected_lateness_seconds: int
+    """Rounded up, in steps."""
+    flexible_window_seconds: int
+    """With as wide a window on the jobs that are due then, nothing would be late."""
+
+
+class _Warned(TypedDict):
+    warnings: NotRequired[list[Forewarning]]
+    """Only where there are any."""
+
+
+class Created(_Warned):
     """A job that was created, as it was then."""
 
     job_id: str
@@ -32,7 +49,7 @@ class Created(TypedDict):
 
 
 @_DESCRIBED
-class CreatedTyped(TypedDict):
+class CreatedTyped(_Warned):
     """The answer to a body in camel case."""
 
     jobId: str
@@ -42,14 +59,14 @@ class CreatedTyped(TypedDict):
     """RFC 3339 in UTC, with a fraction only where there is one."""
 
 
-class CreatedByTaskId(TypedDict):
+class CreatedByTaskId(_Warned):
     """The answer to a body with a `task_id`."""
 
     job_id: str
 
 
 @_DESCRIBED
-class CreatedTargeted(TypedDict):
+class CreatedTargeted(_Warned):
     """The answer to a body with a `target`."""
 
     job_id: str
@@ -86,12 +103,25 @@ class Lateness(TypedDict):
     """Of the first start, in milliseconds: parts that sum to the whole."""
 
     total_ms: int
-    sending_ms: int
-    """Until its message was sent: dispatch was late, or it waited for its turn."""
+    """`started_at` − `run_at`: all parts but the splay."""
+    total_from_slot_ms: int
+    """All parts."""
+    splay_ms: int
+    """From `scheduled_for` to `run_at`, by the flexible window of its job: no lateness."""
+    scan_ms: int
+    """Until its message was sent and, in a catch-up, its turn had come: dispatch was late."""
+    blocked_ms: int
+    """While an execution before it was in its way."""
+    permit_ms: int
+    """While it waited for a permit."""
     queue_ms: int
-    """Until a worker had the message."""
+    """While its message waited for a worker."""
+    cold_start_ms: int
+    """While its worker's process began."""
+    hold_ms: int
+    """While its worker held it until it was due."""
     claim_ms: int
-    """Until it was claimed."""
+    """Until it was claimed, or claimed anew after a service had not answered."""
 
 
 class PayloadRef(TypedDict):
@@ -139,6 +169,8 @@ class Execution(HasPayload):
     job_id: str
     job_version: int
     task: str
+    task_version: int | None
+    """The version of the task that it was made for."""
     queue: str
     status: str
     trigger: str
@@ -192,10 +224,26 @@ class HttpTarget(TypedDict):
     headers: dict[str, str]
 
 
-class HasTarget(TypedDict, total=False):
-    """What may be run by a request."""
+class Invoked(TypedDict, total=False):
+    """How a function is called."""
 
-    target: HttpTarget
+    invocation: str
+    """Of a `lambda`: `request`, whose answer is waited for, or `event`."""
+
+
+@_DESCRIBED
+class NamedTarget(Invoked):
+    """What of the deployment is called in place of a task."""
+
+    kind: str
+    """`lambda`, `sqs`, `sns`, `eventbridge` or `stepfunctions`."""
+    name: str
+
+
+class HasTarget(TypedDict, total=False):
+    """What may be run in place of a task."""
+
+    target: HttpTarget | NamedTarget
 
 
 @_DESCRIBED
@@ -203,7 +251,9 @@ class Task(HasPayload, HasTarget):
     """What runs, and under which policies."""
 
     task: str
-    """A task's name; of a target `http:` and its host."""
+    """A task's name; of a target its kind and its host or name: `http:svc.example.com`."""
+    task_version: int | None
+    """The version of the task that it is made for; null: whichever its worker has."""
     queue: str
     retry_policy: RetryPolicy
     timeout_seconds: float
@@ -300,8 +350,16 @@ class OneOffJobDetail(OneOffJob):
     executions: list[Execution]
 
 
+class PatchedJob(RevisedJob, _Warned):
+    """As a job that was paused or resumed, with what a change warns of."""
+
+
+class PatchedOneOffJob(RevisedOneOffJob, _Warned):
+    """A one-off as it runs from now on, with what the change warns of."""
+
+
 Job = RecurringJob | OneOffJob
-AnyRevisedJob = RevisedJob | RevisedOneOffJob
+AnyPatchedJob = PatchedJob | PatchedOneOffJob
 JobDetail = RecurringJobDetail | OneOffJobDetail
 
 
@@ -488,10 +546,70 @@ class Assessed(TypedDict):
     """With as wide a window nothing is late; null when that is more than the capacity."""
 
 
-class Forecast(_Range, Assessed):
-    """What is planned, and what it comes to; of a part, as if that were all."""
+class LaneForecast(Assessed):
+    """What is planned for one lane, on the capacity that the stack gives it."""
 
+    queue: str
+
+
+class Forecast(_Range, Assessed):
+    """What is planned, and what it comes to; of a part, as if that were all.
+
+    On the capacity that was asked for, as if all of it were one lane; else lane by lane on the
+    stack's, and `per_second` is what its lanes have together.
+    """
+
+    lanes: list[LaneForecast]
+    """Those that have any."""
     next_cursor: str | None
+
+
+class Backlog(TypedDict):
+    """What dispatch left behind in an outage, and drains beside what is due now, oldest first."""
+
+    since: str
+    """When dispatch came back."""
+    oldest: str
+    """Where it is: what was due before this was dispatched."""
+    until: str
+    """Where it ends."""
+    share_done: float
+    """0-1, of the time that was missed."""
+    sent: int
+    """Executions so far."""
+    ends_at: str | None
+    """When it is over, if it goes on as it has; null when it is too early to say."""
+
+
+class Progress(TypedDict):
+    """How far dispatch has come."""
+
+    dispatched_until: str
+    """Everything due before this was dispatched."""
+    due_until: str
+    """The same, but for the backlog; ahead of the time when all is well."""
+    backlog: Backlog | None
+
+
+@_DESCRIBED
+class Limit(TypedDict):
+    """How many executions of a lane, an owner or a task may run at once, and do."""
+
+    kind: str
+    """`queue`, `owner` or `task`"""
+    name: str
+    """`*`: of every owner who has none of their own."""
+    limit: int
+    running: int
+    """Of `*`, 0: each owner has a count of their own."""
+    waiting: int
+    """Known to wait for a place, counted up to 100; some may have ended since."""
+
+
+class Limits(TypedDict):
+    """All of them."""
+
+    items: list[Limit]
 
 
 class OverdueJobs(TypedDict):

@@ -10,18 +10,14 @@ from lamplighter.api import documents
 from lamplighter.api.access import Scope
 from lamplighter.api.acting import BulkBody, ReplayBody
 from lamplighter.api.creating import BatchBody
+from lamplighter.api.limiting import LimitBody
 from lamplighter.api.patching import JobPatch
 from lamplighter.api.payloads import PayloadBody
 from lamplighter.api.preview import PreviewBody
 from lamplighter.api.requests import VERSION_TAG
 from lamplighter.api.running import BackfillBody, TriggerBody
 from lamplighter.api.shapes import AnyJobBody
-from lamplighter.core.limits import (
-    FORECAST_MOST_PER_SECOND,
-    FORECAST_PER_SECOND,
-    LIST_ITEMS,
-    LIST_MAX_ITEMS,
-)
+from lamplighter.core.limits import FORECAST_MOST_PER_SECOND, LIST_ITEMS, LIST_MAX_ITEMS
 
 HTML: Final = "text/html"
 
@@ -87,15 +83,17 @@ DUE_TO: Final = Parameter(
 )
 PER_SECOND: Final = Parameter(
     name="per_second",
-    description="How many executions can start in a second.",
+    description="How many executions can start in a second, all in one lane; without it, lane by "
+    "lane what the stack can.",
     schema=MappingProxyType(
-        {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": FORECAST_MOST_PER_SECOND,
-            "default": FORECAST_PER_SECOND,
-        }
+        {"type": "number", "exclusiveMinimum": 0, "maximum": FORECAST_MOST_PER_SECOND}
     ),
+)
+FORECAST: Final = Parameter(
+    name="forecast",
+    description="Whether to tell, in `warnings`, of a start that will be late; without it, of a "
+    "recurring job's alone, and of a change of when or in which lane it runs.",
+    schema=MappingProxyType({"type": "boolean"}),
 )
 CURSOR: Final = Parameter(name="cursor", description="A page's `next_cursor`, for the following.")
 LIMIT: Final = Parameter(
@@ -144,6 +142,12 @@ EXECUTION_ID: Final = Parameter(
     schema=MappingProxyType({"type": "string", "pattern": "^ex_[0-9a-hjkmnp-tv-z]{26}$"}),
     place="path",
 )
+LIMIT_KIND: Final = Parameter(
+    name="kind",
+    description="Of the limit.",
+    schema=MappingProxyType({"enum": ["queue", "owner", "task"]}),
+)
+LIMIT_NAME: Final = Parameter(name="name", description="Of the limit.")
 FILTERS: Final = (STATUS, TASK, QUEUE, FROM, TO, CURSOR, LIMIT)
 
 _OF_A_BODY: Final = (
@@ -158,6 +162,7 @@ OPERATIONS: Final = (
         path="/jobs",
         summary="Create a job; it is durable before the answer",
         needs=Scope.JOBS_WRITE,
+        query=(FORECAST,),
         headers=(KEY, TRACE),
         body=AnyJobBody,
         success=HTTPStatus.CREATED,
@@ -180,6 +185,7 @@ OPERATIONS: Final = (
         path="/jobs/batch",
         summary="Create up to 100 jobs, each with an answer of its own",
         needs=Scope.JOBS_WRITE,
+        query=(FORECAST,),
         headers=(TRACE,),
         body=BatchBody,
         answer=documents.Batch,
@@ -201,9 +207,10 @@ OPERATIONS: Final = (
         path="/jobs/{job_id}",
         summary="Have a job go on otherwise: a merge patch of its body",
         needs=Scope.JOBS_WRITE,
+        query=(FORECAST,),
         headers=(IF_MATCH,),
         body=JobPatch,
-        answer=documents.AnyRevisedJob,
+        answer=documents.AnyPatchedJob,
         answer_headers=(ETAG,),
         refusals=(
             *_OF_A_BODY,
@@ -328,6 +335,14 @@ OPERATIONS: Final = (
         answer=documents.Forecast,
     ),
     Operation(
+        id="show_progress",
+        method="GET",
+        path="/progress",
+        summary="How far dispatch has come, of everybody's jobs, and how a backlog drains",
+        needs=Scope.JOBS_READ,
+        answer=documents.Progress,
+    ),
+    Operation(
         id="show_recovery",
         method="GET",
         path="/recovery",
@@ -335,6 +350,34 @@ OPERATIONS: Final = (
         needs=Scope.JOBS_READ,
         query=(CURSOR, LIMIT),
         answer=documents.OverdueJobs,
+    ),
+    Operation(
+        id="list_limits",
+        method="GET",
+        path="/limits",
+        summary="How many executions may run at once, by lane, owner and task, and how many do",
+        needs=Scope.OPS_LIMITS,
+        answer=documents.Limits,
+    ),
+    Operation(
+        id="set_limit",
+        method="PUT",
+        path="/limits",
+        summary="Limit how many executions of a lane, an owner or a task run at once",
+        needs=Scope.OPS_LIMITS,
+        body=LimitBody,
+        answer=documents.Limit,
+        refusals=(*_OF_A_BODY, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        id="remove_limit",
+        method="DELETE",
+        path="/limits",
+        summary="Let any number run at once again",
+        needs=Scope.OPS_LIMITS,
+        query=(LIMIT_KIND, LIMIT_NAME),
+        success=HTTPStatus.NO_CONTENT,
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     ),
     Operation(
         id="list_executions",

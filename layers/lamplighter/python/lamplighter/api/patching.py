@@ -18,7 +18,8 @@ from lamplighter.api.bodies import SCHEDULE_FIELDS, WHEN, ZONE, Body, JobBody, T
 from lamplighter.api.problems import Faults
 from lamplighter.core.buckets import JobId, from_ms, to_ms
 from lamplighter.core.errors import Rejected
-from lamplighter.core.model import Execution, Job, Owner, Payload, Spec
+from lamplighter.core.model import Execution, Job, Owner, Payload, Spec, Target
+from lamplighter.core.named import NO_TARGETS, Directory, NamedTarget
 from lamplighter.core.schedule import Schedule, check, format_instant
 from lamplighter.core.status import Status
 from lamplighter.core.targets import MASK, NOBODY, HttpRules, HttpTarget, is_secret
@@ -54,6 +55,7 @@ class Patch:
     value: object
     lanes: Collection[str]
     http: HttpRules = NOBODY
+    targets: Directory = NO_TARGETS
 
     def of_job(self, job: Job) -> Job:
         """The job as the patch has it; a `cron` or `rate` that is another counts from now."""
@@ -70,6 +72,11 @@ class Patch:
         fresh = defined(self._with_spec(new, job.spec, home=job.id), id=job.id, now=now)
         own: dict[str, Any] = {name: getattr(job, name) for name in KEPT}
         return replace(fresh, **own)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it may have the job run at another time, or in another lane."""
+        return self._touches(*_SCHEDULE, "queue")
 
     def of_one_off(self, row: Execution) -> NewJob:
         """The one-off as the patch has it, due when it was unless the patch says otherwise."""
@@ -89,9 +96,9 @@ class Patch:
             merged = {**_without(merged, *_WHAT), "task": _NOT_TOUCHED}
         return merged if self._touches_payload(stored.payload) else _without(merged, *_PAYLOAD)
 
-    def _patch(self, target: HttpTarget | None) -> dict[str, Any]:
+    def _patch(self, target: Target | None) -> dict[str, Any]:
         patch = _without(self._object, *(fault.field for fault in self._not_patched()))
-        if target is not None and isinstance(patch.get("target"), dict):
+        if isinstance(target, HttpTarget) and isinstance(patch.get("target"), dict):
             patch["target"] = _unmasked(patch["target"], target)
         return patch
 
@@ -119,6 +126,7 @@ class Patch:
                 lanes=self.lanes,
                 now=self.ports.clock.now(),
                 http=self.http,
+                targets=self.targets,
                 timing=timing,
             )
 
@@ -212,7 +220,9 @@ def _whole(value: object) -> object:
             return value
 
 
-def _target(target: HttpTarget) -> Json:
+def _target(target: Target) -> Json:
+    if isinstance(target, NamedTarget):
+        return dict(render.named_target(target))
     return {
         "kind": "http",
         "url": target.url,
@@ -267,6 +277,8 @@ def _replaced(name: str, patch: Json) -> bool:
     """Whether a patch says in another field what this one says."""
     if name == "misfire_policy" and "catch_up_policy" in patch:
         # Two names of one thing: null, by either, is its default.
+        return True
+    if name == "task_version" and patch.get("target") is not None:
         return True
     others = [other for group in _ALTERNATIVES if name in group for other in group]
     return any(patch.get(other) is not None for other in others if other != name)

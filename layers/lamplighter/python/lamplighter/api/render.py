@@ -3,19 +3,21 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
 from typing import assert_never
 
 from lamplighter.api import documents
 from lamplighter.core.lateness import Lateness, lateness_of
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Attempt, PayloadRef, Spec
+from lamplighter.core.model import Attempt, PayloadRef, Spec, Target
+from lamplighter.core.named import NamedTarget, TargetKind
 from lamplighter.core.retry import Failure
 from lamplighter.core.schedule import Kind, Schedule, format_instant
 from lamplighter.core.status import status_of
-from lamplighter.core.targets import HttpTarget
 from lamplighter.services.inspect import Definition, Detail, OneOff, Recurring, Seen
 from lamplighter.services.manage import Revised
 from lamplighter.services.payloads import Granted
+from lamplighter.services.progress import Overall
 from lamplighter.services.recovery import Overdue
 from lamplighter.services.submit import Created
 
@@ -34,7 +36,7 @@ def created(made: Created) -> documents.Created:
         "execution_id": first.id,
         "task": first.task,
         "queue": first.queue,
-        "status": status_of(first, dispatched=None),
+        "status": status_of(first, dispatched=False),
         "scheduled_for": format_instant(first.scheduled_for),
         "run_at": format_instant(first.run_at),
         "next_run_at": format_instant(first.run_at),
@@ -71,6 +73,7 @@ def execution(seen: Seen) -> documents.Execution:
         "job_id": row.job_id,
         "job_version": row.job_version,
         "task": row.task,
+        "task_version": row.task_version,
         **_payload_of(seen),
         "queue": row.queue,
         "status": seen.status,
@@ -127,6 +130,25 @@ def job(definition: Definition) -> documents.Job:
             return _one_off(seen)
         case other:
             assert_never(other)
+
+
+def progress(found: Overall) -> documents.Progress:
+    """How far dispatch has come."""
+    drain = found.drain
+    return {
+        "dispatched_until": format_instant(found.dispatched_until),
+        "due_until": format_instant(found.due_until),
+        "backlog": None
+        if drain is None
+        else {
+            "since": format_instant(drain.since),
+            "oldest": format_instant(drain.oldest),
+            "until": format_instant(drain.until),
+            "share_done": round(drain.share, 4),
+            "sent": drain.sent,
+            "ends_at": _instant(drain.ends_at),
+        },
+    }
 
 
 def overdue(found: Overdue) -> documents.OverdueJob:
@@ -188,6 +210,7 @@ def _spec(spec: Spec, payload: str | None) -> documents.Task:
     retry = spec.retry
     return {
         "task": spec.task,
+        "task_version": spec.task_version,
         **_target(spec.target),
         **_payload(payload or spec.payload.text, spec.payload.ref),
         "queue": spec.queue,
@@ -207,9 +230,18 @@ def _spec(spec: Spec, payload: str | None) -> documents.Task:
     }
 
 
-def _target(target: HttpTarget | None) -> documents.HasTarget:
+def named_target(target: NamedTarget) -> documents.NamedTarget:
+    """A target of the deployment, as a body names it."""
+    if target.kind is TargetKind.LAMBDA:
+        return {"kind": target.kind, "name": target.name, "invocation": target.invocation}
+    return {"kind": target.kind, "name": target.name}
+
+
+def _target(target: Target | None) -> documents.HasTarget:
     if target is None:
         return {}
+    if isinstance(target, NamedTarget):
+        return {"target": named_target(target)}
     return {
         "target": {
             "kind": "http",
@@ -295,15 +327,23 @@ def _attempt(attempt: Attempt) -> documents.Attempt:
 def _lateness(lateness: Lateness | None) -> documents.Lateness | None:
     if lateness is None:
         return None
-    # Cut one after the other from the start on, so that they sum to the whole.
-    sending = lateness.sending // _MILLISECOND
-    received = (lateness.sending + lateness.queue) // _MILLISECOND
-    total = lateness.total // _MILLISECOND
+    splay, *late = lateness.parts.values()
+    # Cut where each ends, counted from run_at on, so that they sum to the whole.
+    ends = [0, *(end // _MILLISECOND for end in accumulate(late))]
+    scan, blocked, permit, queue, cold_start, hold, claim = (
+        end - start for start, end in pairwise(ends)
+    )
     return {
-        "total_ms": total,
-        "sending_ms": sending,
-        "queue_ms": received - sending,
-        "claim_ms": total - received,
+        "total_ms": ends[-1],
+        "total_from_slot_ms": ends[-1] + splay // _MILLISECOND,
+        "splay_ms": splay // _MILLISECOND,
+        "scan_ms": scan,
+        "blocked_ms": blocked,
+        "permit_ms": permit,
+        "queue_ms": queue,
+        "cold_start_ms": cold_start,
+        "hold_ms": hold,
+        "claim_ms": claim,
     }
 
 

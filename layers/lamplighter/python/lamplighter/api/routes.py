@@ -20,6 +20,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from lamplighter.api import (
     cursors,
     documents,
+    limiting,
+    loads,
     openapi,
     payloads,
     problems,
@@ -46,14 +48,17 @@ from lamplighter.core.buckets import (
 )
 from lamplighter.core.errors import NotFound, Rejected, Unavailable
 from lamplighter.core.limits import BATCH_MAX_BYTES, LIST_ITEMS, LIST_MAX_ITEMS
-from lamplighter.core.model import Owner
+from lamplighter.core.model import Execution, Owner
+from lamplighter.core.named import NO_TARGETS, Directory
 from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.core.status import parse_status
 from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.ports import Ports
 from lamplighter.services import inspect, manage
 from lamplighter.services.amend import amend
+from lamplighter.services.forewarning import Forewarning
 from lamplighter.services.inspect import Listing, Wanted
+from lamplighter.services.progress import overall
 from lamplighter.services.recovery import recovery
 from lamplighter.version import VERSION
 
@@ -98,12 +103,14 @@ class Api:
         access: Access,
         report: Callable[[Exception, Request], None],
         http: HttpRules = NOBODY,
+        targets: Directory = NO_TARGETS,
     ) -> None:
         self._ports = ports
         self._lanes = lanes
         self._access = access
         self._report = report
         self._http = http
+        self._targets = targets
         self._app = APIGatewayHttpResolver(strip_prefixes=["/v1"])
         self._add_routes()
         self._add_exceptions()
@@ -128,7 +135,11 @@ class Api:
             "list_job_runs": self._executions_of,
             "show_ledger": self._ledger,
             "show_forecast": self._forecast,
+            "show_progress": self._progress,
             "show_recovery": self._recovery,
+            "list_limits": self._limits,
+            "set_limit": self._set_limit,
+            "remove_limit": self._remove_limit,
             "list_executions": self._executions,
             "show_execution": self._execution,
             "cancel_execution": self._cancel,
@@ -222,6 +233,9 @@ class Api:
             traceparent=call.request.traceparent(),
             report=lambda error: self._report(error, call.request),
             http=self._http,
+            targets=self._targets,
+            forecast=_switch(call.query, "forecast"),
+            forewarning=Forewarning(ports=self._ports),
         )
 
     def _jobs(self, call: Call) -> Response[str]:
@@ -274,23 +288,36 @@ class Api:
 
     def _patch(self, call: Call, *, job_id: str) -> Response[str]:
         id, version = _job_id(job_id), call.request.if_match()
+        forecast = _switch(call.query, "forecast")
         patch = Patch(
             ports=self._ports,
             value=strict_json.read(call.request.body()),
             lanes=self._lanes,
             http=self._http,
+            targets=self._targets,
         )
         if execution_of(id) is None:
             change = patch.of_job
-            return self._revised(manage.edit(self._ports, call.owner, id, change, version=version))
+            revised = manage.edit(self._ports, call.owner, id, change, version=version)
+            is_warned = patch.moves if forecast is None else forecast
+            return self._revised(revised, is_warned=is_warned)
         row = amend(self._ports, call.owner, id, patch.of_one_off, version=version)
         document = render.amended(inspect.one_off(self._ports, row))
-        return _json(document, headers=_tagged(row.job_version))
+        warned = {**document, **self._warnings(row)} if forecast else document
+        return _json(warned, headers=_tagged(row.job_version))
 
-    def _revised(self, revised: manage.Revised) -> Response[str]:
-        following = revised.job.next_after(self._ports.clock.now())
-        document = render.revised(revised, next_run_at=following)
-        return _json(document, headers=_tagged(revised.job.version))
+    def _revised(self, revised: manage.Revised, *, is_warned: bool = False) -> Response[str]:
+        job, now = revised.job, self._ports.clock.now()
+        following = job.next_after(now)
+        document: render.Document = render.revised(revised, next_run_at=following)
+        if is_warned and following is not None:
+            armed = job.occurrence(following, now=now, sent_directly=False)
+            document = {**document, **self._warnings(armed)}
+        return _json(document, headers=_tagged(job.version))
+
+    def _warnings(self, row: Execution) -> render.Document:
+        crowd = Forewarning(ports=self._ports).of(row)
+        return {} if crowd is None else {"warnings": [loads.forewarning(crowd)]}
 
     def _trigger(self, call: Call, *, job_id: str) -> Response[str]:
         key = call.request.idempotency_key()
@@ -310,8 +337,22 @@ class Api:
         return _json(accounting.ledger(_job_id(job_id), call.query))
 
     def _forecast(self, call: Call) -> Response[str]:
-        forecasting = Forecasting(ports=self._ports, owner=call.owner)
+        forecasting = Forecasting(ports=self._ports, owner=call.owner, lanes=self._lanes)
         return _json(forecasting.forecast(call.query))
+
+    def _progress(self, _call: Call) -> Response[str]:
+        return _json(render.progress(overall(self._ports)))
+
+    def _limits(self, _call: Call) -> Response[str]:
+        return _json(limiting.listed(self._ports))
+
+    def _set_limit(self, call: Call) -> Response[str]:
+        return _json(limiting.put(self._ports, strict_json.read(call.request.body())))
+
+    def _remove_limit(self, call: Call) -> Response[str]:
+        limiting.remove(self._ports, call.query)
+        # An empty body, not none at all, as for a job.
+        return Response(status_code=HTTPStatus.NO_CONTENT, body="")
 
     def _recovery(self, call: Call) -> Response[str]:
         listed = Listed(owner=call.owner, list="recovery", wanted=Wanted())
@@ -443,6 +484,13 @@ def _wanted(query: Query) -> Wanted:
         start=_instant(query, "from"),
         end=_instant(query, "to"),
     )
+
+
+def _switch(query: Query, name: str) -> bool | None:
+    text = query.one(name)
+    if text not in {None, "true", "false"}:
+        raise Rejected(field=name, value=text, reason="neither true nor false")
+    return None if text is None else text == "true"
 
 
 def _instant(query: Query, name: str) -> datetime | None:

@@ -31,6 +31,7 @@ from lamplighter.api.requests import checked_key
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import MIN_INTERVAL
 from lamplighter.core.model import Owner
+from lamplighter.core.named import NO_TARGETS, Directory
 from lamplighter.core.targets import NOBODY, HttpRules
 from lamplighter.services.submit import Created, NewJob
 
@@ -150,6 +151,7 @@ def asked(
     now: datetime,
     traceparent: str | None = None,
     http: HttpRules = NOBODY,
+    targets: Directory = NO_TARGETS,
     min_interval: timedelta = MIN_INTERVAL,
 ) -> Asked:
     """What a body asks for, in any shape; raises Rejected or Faults, with all that is wrong."""
@@ -168,6 +170,7 @@ def asked(
             now=now,
             traceparent=traceparent,
             http=http,
+            targets=targets,
             min_interval=min_interval,
             without=shape.canonical_names(names_at_fault(shape.model, unread)),
         )

@@ -16,21 +16,26 @@ from boto3.dynamodb.conditions import Attr, ConditionBase, ConditionExpressionBu
 from lamplighter.aws import items, schema
 from lamplighter.aws.items import Values
 from lamplighter.core.buckets import (
+    LAYOUT_KEY,
     ExecutionId,
     JobId,
     Position,
     job_key,
     partition_key,
+    permit_key,
     rate_key,
     through,
     to_ms,
     usage_key,
+    waits_key,
 )
-from lamplighter.core.lease import Grant, Intent, Work
+from lamplighter.core.lease import Backlog, Grant, Intent, Layouts, Progress, Work
 from lamplighter.core.lifecycle import FINAL, Event, State, event_to, sources_of
-from lamplighter.core.model import Arrival, Execution, Job, JobStatus, Owner, Token
+from lamplighter.core.model import Arrival, Execution, Job, JobStatus, Owner, Token, Watch
 from lamplighter.core.outcome import moved, taken_over
+from lamplighter.core.permits import Bound, Key, Limits, Permit, Use
 from lamplighter.core.quotas import Mark, Quota, Rate, Taken, Usage
+from lamplighter.ports import Checkpoint
 
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 _FRESH: Final = sources_of(Event.CLAIM) - {State.RUNNING}
@@ -72,6 +77,7 @@ class Update:
     def request(self, table: str) -> dict[str, Any]:
         """A transaction's Update; UpdateItem takes the same parameters."""
         condition, expression = _condition(self.condition), _expression(self)
+        values = {**condition.get("ExpressionAttributeValues", {}), **expression.values}
         return {
             "TableName": table,
             "Key": items.marshal(items.key_values(self.key)),
@@ -81,10 +87,8 @@ class Update:
                 **condition["ExpressionAttributeNames"],
                 **expression.names,
             },
-            "ExpressionAttributeValues": {
-                **condition.get("ExpressionAttributeValues", {}),
-                **expression.values,
-            },
+            # An empty map is refused.
+            **({"ExpressionAttributeValues": values} if values else {}),
         }
 
     def was_made(self, found: Values | None) -> bool:
@@ -118,6 +122,13 @@ Write = Put | Update | Check
 def made_once(values: Values) -> Put:
     """An item that is made unless there is one."""
     return Put(values=values, condition=Attr(schema.PARTITION_KEY).not_exists())
+
+
+def watched(watch: Watch) -> Put:
+    """A watch that is made unless one is there that has as much to tell (`watching.has_more`)."""
+    nothing_there = Attr(schema.PARTITION_KEY).not_exists()
+    has_less = Attr(items.SINCE).gt(to_ms(watch.since))
+    return Put(values=items.watch_values(watch), condition=nothing_there | has_less)
 
 
 def planned(row: Execution, *, over: Execution | None = None) -> Put:
@@ -234,6 +245,9 @@ def end(before: Execution, after: Execution) -> Update:
     same_try = Attr(items.ATTEMPT).eq(before.attempt)
     outcome: Values = items.outcome_values(after)
     condition = same_state & same_try
+    if after.state is State.SKIPPED and after.blocker is not None:
+        # It gives way to one before it: a run by hand that came between would not be seen (P16).
+        condition &= _has_predecessor(before)
     if before.token is not None and before.lease_until is not None:
         condition &= _same_holder(before.token, before.lease_until)
         # Nobody but a holder may change it, and it is ended over the holder's head (P12).
@@ -347,10 +361,33 @@ def request_cancel(id: ExecutionId, *, now: datetime) -> Update:
     )
 
 
+def mark_told(id: ExecutionId, *, now: datetime) -> Update:
+    """That the owner was told, of a row that exists; the first time stays."""
+    exists = Attr(schema.PARTITION_KEY).exists()
+    return Update(key=items.execution_key(id), condition=exists, first={items.TOLD_AT: to_ms(now)})
+
+
 def count_undeliverable(id: ExecutionId) -> Update:
     """One more landing in a dead-letter queue, of a row that exists."""
     exists = Attr(schema.PARTITION_KEY).exists()
     return Update(key=items.execution_key(id), condition=exists, add={items.UNDELIVERABLE: 1})
+
+
+def holds(id: ExecutionId, token: Token) -> Check:
+    """The row is still that claim's."""
+    return Check(key=items.execution_key(id), condition=Attr(items.TOKEN).eq(token))
+
+
+def checkpoint(id: ExecutionId, made: Checkpoint, *, token: Token, kept_until: datetime) -> Put:
+    """A checkpoint in the place of an earlier one."""
+    none_yet = Attr(schema.PARTITION_KEY).not_exists()
+    of_another_claim = Attr(items.TOKEN).ne(token)
+    # One that was sent, timed out, and arrives after the next one must not undo it.
+    earlier = Attr(items.NUMBER).lt(made.number)
+    values = items.checkpoint_values(
+        id, made.text, token=token, number=made.number, kept_until=kept_until
+    )
+    return Put(values=values, condition=none_yet | of_another_claim | earlier)
 
 
 def job_is_at(id: JobId, version: int) -> Check:
@@ -447,19 +484,117 @@ def take(owner: Owner, rate: Rate, taken: Taken, *, now_ns: int) -> Update:
     )
 
 
+def revised_limits(before: Limits, after: Limits) -> Put:
+    """Other limits in the place of these, if these are there."""
+    never_any = Attr(schema.PARTITION_KEY).not_exists()
+    same = Attr(items.VERSION).eq(before.version) if before.version else never_any
+    return Put(values=items.limits_values(after), condition=same)
+
+
+def limit(key: Key, most: int | None) -> Update:
+    """What a key's limit is from now on; None: it has none of its own."""
+    return Update(
+        key=permit_key(key.kind, key.name),
+        condition=None,
+        changes={items.LIMIT: most},
+        first={items.HOLDERS: {}},
+    )
+
+
+def begin_use(key: Key) -> Update:
+    """The item of a key that has none, with nobody in it."""
+    return Update(key=permit_key(key.kind, key.name), condition=None, first={items.HOLDERS: {}})
+
+
+def acquire_permit(bound: Bound, permit: Permit, *, until: datetime) -> Update:
+    """One more holder, where there are fewer than may be, or one that is in."""
+    path = items.holder_path(permit)
+    is_in = Attr(path).exists()
+    holders, own = Attr(items.HOLDERS), Attr(items.LIMIT)
+    # The number that is there now, so that a change of it holds from its write on.
+    has_room = (own.exists() & holders.size().lt(own)) | (
+        own.not_exists() & holders.size().lt(bound.most)
+    )
+    return Update(
+        key=permit_key(bound.key.kind, bound.key.name),
+        condition=holders.exists() & (is_in | has_room),
+        changes={path: items.looked_at(until)},
+    )
+
+
+def release_permit(key: Key, permit: Permit) -> Update:
+    """One holder less, if it is in."""
+    return Update(
+        key=permit_key(key.kind, key.name),
+        condition=Attr(items.HOLDERS).exists(),
+        changes={items.holder_path(permit): None},
+    )
+
+
+def renew_permits(key: Key, found: Use, until: Mapping[Permit, datetime | None]) -> Update:
+    """Holders that are looked at again then, or are none any more, where they are as found."""
+    as_found = [
+        Attr(items.holder_path(permit)).eq(items.looked_at(found.holders[permit]))
+        for permit in until
+    ]
+    return Update(
+        key=permit_key(key.kind, key.name),
+        condition=reduce(and_, as_found),
+        changes={
+            items.holder_path(permit): at and items.looked_at(at) for permit, at in until.items()
+        },
+    )
+
+
+def wait_for_permit(key: Key, id: ExecutionId, *, kept_until: datetime) -> Update:
+    """A note that an execution waits for a place."""
+    return Update(
+        key=waits_key(key.kind, key.name, id),
+        condition=None,
+        changes={schema.TTL: items.looked_at(kept_until)},
+    )
+
+
+def call_for_permit(key: Key, *, call: str) -> Update:
+    """That somebody waits, for whoever gives a place back to see."""
+    return Update(
+        key=permit_key(key.kind, key.name),
+        condition=Attr(items.HOLDERS).exists(),
+        changes={items.CALL: call},
+    )
+
+
+def nobody_calls(key: Key, call: str) -> Update:
+    """That nobody waits, if nobody has called since."""
+    return Update(
+        key=permit_key(key.kind, key.name),
+        condition=Attr(items.CALL).eq(call),
+        changes={items.CALL: None},
+    )
+
+
 def _has_room(name: str, most: int) -> ConditionBase:
     fits: ConditionBase = Attr(name).lte(most)
     return fits if most < 0 else fits | Attr(name).not_exists()
 
 
 def acquire(
-    work: Work, *, owner: str, call: str, now: datetime, until: datetime, start: Position
+    work: Work,
+    *,
+    owner: str,
+    call: str,
+    now: datetime,
+    until: datetime,
+    start: Position,
+    armed_by: int | None,
 ) -> Update:
     """Take a lease that is free, at the next epoch; `call` tells this call from all others."""
     never_taken = Attr(schema.PARTITION_KEY).not_exists()
-    run_out = Attr(items.LEASE_UNTIL).lte(to_ms(now))
+    run_out: ConditionBase = Attr(items.LEASE_UNTIL).lte(to_ms(now))
+    if armed_by is not None:
+        run_out &= Attr(items.ARMED).not_exists() | Attr(items.ARMED).lte(armed_by)
     return Update(
-        key=partition_key(work.partition, work.kind),
+        key=partition_key(work.generation, work.partition, work.kind),
         condition=never_taken | run_out,
         changes={
             items.LEASE_OWNER: owner,
@@ -472,20 +607,56 @@ def acquire(
     )
 
 
-def advance(grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime) -> Update:
+def revised_layouts(before: Layouts, after: Layouts) -> Put:
+    """Other layouts in the place of these, if these are there."""
+    condition = Attr(items.LAYOUTS).eq(items.layouts_value(before))
+    return Put(values=items.layouts_values(after, LAYOUT_KEY), condition=condition)
+
+
+def advance(
+    grant: Grant,
+    *,
+    watermark: Position,
+    intent: Intent | None,
+    until: datetime,
+    backlog: Backlog | None,
+) -> Update:
     """The page behind committed, the page ahead declared, by the owner of this epoch."""
     same_epoch = Attr(items.EPOCH).eq(grant.epoch)
     # A write that was sent, timed out, and arrives after the next one must not undo it.
     not_overtaken = Attr(items.WATERMARK).lte(watermark)
     return Update(
-        key=partition_key(grant.work.partition, grant.work.kind),
+        key=partition_key(grant.work.generation, grant.work.partition, grant.work.kind),
         condition=same_epoch & not_overtaken,
-        changes={
-            items.WATERMARK: watermark,
-            items.INTENT: None if intent is None else items.intent_values(intent),
-            items.LEASE_UNTIL: to_ms(until),
-        },
+        changes=_done(grant, watermark, intent=intent, backlog=backlog, until=until),
     )
+
+
+def rewind(grant: Grant, *, to: Progress, intent: Intent | None, until: datetime) -> Update:
+    """As `advance`, wherever the watermark was before."""
+    return Update(
+        key=partition_key(grant.work.generation, grant.work.partition, grant.work.kind),
+        condition=Attr(items.EPOCH).eq(grant.epoch),
+        changes=_done(grant, to.watermark, intent=intent, backlog=to.backlog, until=until),
+    )
+
+
+def _done(
+    grant: Grant,
+    watermark: Position,
+    *,
+    intent: Intent | None,
+    backlog: Backlog | None,
+    until: datetime,
+) -> Values:
+    """How far a work is done, and for how long it is whose."""
+    return {
+        items.WATERMARK: watermark,
+        items.INTENT: None if intent is None else items.intent_values(intent),
+        items.BACKLOG: None if backlog is None else items.backlog_values(backlog),
+        items.ARMED: grant.armed,
+        items.LEASE_UNTIL: to_ms(until),
+    }
 
 
 def _same_holder(token: Token, lease_until: datetime) -> ConditionBase:
@@ -531,8 +702,12 @@ class _Expression:
 def _expression(update: Update) -> _Expression:
     set_to = {name: value for name, value in update.changes.items() if value is not None}
     values = items.marshal({**set_to, **update.first, **update.add})
-    # Every name has a placeholder: some are reserved words, or will be.
-    name_of = {name: f"#u{i}" for i, name in enumerate({**update.changes, **values})}
+    # Every name has a placeholder: some are reserved words, or will be. One with dots is a path.
+    parts_of = {
+        name: {f"#u{i}p{j}": part for j, part in enumerate(name.split("."))}
+        for i, name in enumerate({**update.changes, **values})
+    }
+    name_of = {name: ".".join(parts) for name, parts in parts_of.items()}
     value_of = {name: f":u{i}" for i, name in enumerate(values)}
     clauses = {
         "SET": [f"{name_of[name]} = {value_of[name]}" for name in set_to]
@@ -545,7 +720,7 @@ def _expression(update: Update) -> _Expression:
     }
     return _Expression(
         text=" ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts),
-        names={placeholder: name for name, placeholder in name_of.items()},
+        names={key: part for parts in parts_of.values() for key, part in parts.items()},
         values={value_of[name]: value for name, value in values.items()},
     )
 

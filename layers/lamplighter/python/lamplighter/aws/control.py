@@ -1,19 +1,26 @@
-"""`ports.Control` on the control table: leases with epochs, and the layout."""
+"""`ports.Control` on the control table: leases with epochs, and the layouts."""
 
 import secrets
 from collections.abc import Collection, Mapping
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
 
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Unmet
 from lamplighter.core.buckets import LAYOUT_KEY, Position, from_ms, partition_key
 from lamplighter.core.errors import LostLease
-from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
+from lamplighter.core.lease import (
+    Backlog,
+    Grant,
+    Held,
+    Intent,
+    Layout,
+    Layouts,
+    Progress,
+    Void,
+    Work,
+)
 from lamplighter.core.limits import LAYOUT_FRESH
 from lamplighter.ports import Clock
-
-_LAYOUT_FRESH_S: Final = LAYOUT_FRESH.total_seconds()
 
 
 class DynamoControl:
@@ -23,36 +30,70 @@ class DynamoControl:
         self._dynamo = dynamo
         self._table = table
         self._clock = clock
-        self._layout: Layout | None = None
-        self._layout_read_at = 0.0
+        self._layouts: Layouts | None = None
+        self._read_at = (clock.now(), clock.monotonic())
 
-    def layout(self, default: Layout) -> Layout:
-        """Read anew after a minute: a layout takes effect later than that."""
-        now = self._clock.monotonic()
-        if self._layout is None or now - self._layout_read_at >= _LAYOUT_FRESH_S:
-            self._layout, self._layout_read_at = self._read_layout(default), now
-        return self._layout
+    def layouts(self, default: Layout, *, anew: bool = False) -> Layouts:
+        """Read anew after a minute: a layout takes effect later than that.
+
+        By both clocks: while a function's environment is frozen, one of them may stand still.
+        """
+        if anew or self._layouts is None or not self._is_fresh():
+            self._read_at = (self._clock.now(), self._clock.monotonic())
+            self._layouts = self._read_layouts(default)
+        return self._layouts
+
+    def revise_layouts(self, before: Layouts, after: Layouts) -> bool:
+        unmet = self._dynamo.put(self._table, conditions.revised_layouts(before, after))
+        if unmet is None:
+            self._layouts = after
+        return unmet is None
 
     def acquire(
-        self, work: Work, *, owner: str, now: datetime, until: datetime, start: Position
-    ) -> Grant | Held:
+        self,
+        work: Work,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        start: Position,
+        armed_by: int | None = None,
+    ) -> Grant | Held | Void:
         call = secrets.token_hex(8)
         answer = self._dynamo.update(
             self._table,
-            conditions.acquire(work, owner=owner, call=call, now=now, until=until, start=start),
+            conditions.acquire(
+                work,
+                owner=owner,
+                call=call,
+                now=now,
+                until=until,
+                start=start,
+                armed_by=armed_by,
+            ),
         )
         if not isinstance(answer, Unmet):
             return items.grant_from(answer, work)
         if answer.found is None:
             raise ValueError(f"{work}: a lease that nobody holds was refused")
+        if armed_by is not None and items.grant_from(answer.found, work).armed > armed_by:
+            return Void()
         return Held(until=from_ms(int(answer.found[items.LEASE_UNTIL])))
 
     def advance(
-        self, grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime
+        self,
+        grant: Grant,
+        *,
+        watermark: Position,
+        intent: Intent | None,
+        until: datetime,
+        backlog: Backlog | None = None,
     ) -> Grant:
         answer = self._dynamo.update(
             self._table,
-            conditions.advance(grant, watermark=watermark, intent=intent, until=until),
+            conditions.advance(
+                grant, watermark=watermark, intent=intent, until=until, backlog=backlog
+            ),
         )
         if not isinstance(answer, Unmet):
             return items.grant_from(answer, grant.work)
@@ -60,20 +101,34 @@ class DynamoControl:
             raise ValueError(f"{grant.work}: the watermark does not go back to {watermark}")
         raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
 
-    def watermarks(self, works: Collection[Work]) -> Mapping[Work, Position]:
-        by_key = {partition_key(work.partition, work.kind): work for work in works}
+    def rewind(self, grant: Grant, *, to: Progress, intent: Intent | None, until: datetime) -> None:
+        answer = self._dynamo.update(
+            self._table, conditions.rewind(grant, to=to, intent=intent, until=until)
+        )
+        if isinstance(answer, Unmet):
+            raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
+
+    def progress(self, works: Collection[Work]) -> Mapping[Work, Progress]:
+        by_key = {partition_key(work.generation, work.partition, work.kind): work for work in works}
         found = self._dynamo.get_many(self._table, [*by_key], consistent=True)
         return {
-            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: Position(
-                values[items.WATERMARK]
+            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: items.progress_from(
+                values
             )
             for values in found
         }
 
-    def _read_layout(self, default: Layout) -> Layout:
+    def _is_fresh(self) -> bool:
+        now, monotonic = self._read_at
+        return (
+            timedelta(0) <= self._clock.now() - now < LAYOUT_FRESH
+            and self._clock.monotonic() - monotonic < LAYOUT_FRESH.total_seconds()
+        )
+
+    def _read_layouts(self, default: Layout) -> Layouts:
         values = self._dynamo.get(self._table, LAYOUT_KEY)
         if values is not None:
-            return items.layout_from(values)
-        made = items.layout_values(default, LAYOUT_KEY)
+            return items.layouts_from(values)
+        made = items.layouts_values(Layouts(of=(default,)), LAYOUT_KEY)
         unmet = self._dynamo.put(self._table, conditions.made_once(made))
-        return items.layout_from((unmet and unmet.found) or made)
+        return items.layouts_from((unmet and unmet.found) or made)

@@ -7,7 +7,7 @@ the way) is followed here.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder, Key
 
@@ -18,6 +18,7 @@ from lamplighter.aws.failures import (
     CallRefused,
     Cancelled,
     ConditionUnmet,
+    Reason,
     translated,
 )
 from lamplighter.aws.items import Values
@@ -27,6 +28,8 @@ from lamplighter.core.limits import DYNAMODB_BATCH_GET, DYNAMODB_TRANSACT_ITEMS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+_AMONG_MANY: Final = 10  # tries: five seconds, in which the lease is beaten for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,21 @@ class Dynamo:
         """
         return self._last(_query_request(table, condition, limit) | {"ConsistentRead": True}, limit)
 
+    def glance(
+        self, table: str, condition: ConditionBase, *, names: Sequence[str], limit: int
+    ) -> Sequence[Values]:
+        """Attributes of some of the last items of a partition, the last one first.
+
+        What one call brings of the last `limit`, eventually consistent: a megabyte at most.
+        """
+        request = _query_request(table, condition, limit)
+        aliases = {f"#glance{n}": name for n, name in enumerate(names)}
+        request["ExpressionAttributeNames"] |= aliases
+        request |= {"ProjectionExpression": ", ".join(aliases), "ScanIndexForward": False}
+        with translated("Query"):
+            answer = self._client.query(**request)
+        return [items.unmarshal(item) for item in answer["Items"]]
+
     def put(self, table: str, put: Put) -> Unmet | None:
         """Make the item; None when it was made."""
         answer = self._write("PutItem", self._client.put_item, put.request(table))
@@ -124,6 +142,19 @@ class Dynamo:
         if answer.found is not None and update.was_made(answer.found):
             return answer.found
         return answer
+
+    def delete(self, table: str, key: tuple[str, str]) -> bool:
+        """Have no item there; of any number of callers one is told that it was there.
+
+        An answer that was lost, and the call repeated, tells nobody.
+        """
+        with translated("DeleteItem"):
+            answer = self._client.delete_item(
+                TableName=table,
+                Key=items.marshal(items.key_values(key)),
+                ReturnValues="ALL_OLD",
+            )
+        return bool(answer.get("Attributes"))
 
     def count(self, index: Index, partition: str) -> int:
         """How many items a partition of an index has; eventually consistent."""
@@ -163,6 +194,28 @@ class Dynamo:
 
         patience = replace(self._patience, tries=tries or self._patience.tries)
         return patience.through_contention(attempt)
+
+    def transact_with(
+        self, ours: tuple[str, Write], theirs: Sequence[Mapping[str, Any]], *, call: str
+    ) -> Sequence[Reason] | None:
+        """Our write and somebody else's requests, all or none: None when all were made.
+
+        Else one reason for each, ours first. `call` (1-36 characters) names this call: one that
+        took effect is not made again under it for ten minutes. Raises ParamValidationError for
+        what botocore does not even send.
+        """
+        parts: Any = [_part(*ours), *theirs]
+
+        def attempt() -> Sequence[Reason] | None:
+            try:
+                with translated("TransactWriteItems"):
+                    self._client.transact_write_items(TransactItems=parts, ClientRequestToken=call)
+            except Cancelled as cancelled:
+                return _reasons(cancelled)
+            return None
+
+        # A row of theirs may be written by all of their executions.
+        return replace(self._patience, tries=_AMONG_MANY).through_contention(attempt)
 
     def _write(
         self, name: str, call: Callable[..., Any], request: Mapping[str, Any]
@@ -261,13 +314,19 @@ def _answers(cancelled: Cancelled) -> Sequence[Unmet | None]:
             Unmet(found=_found(reason.found)) if reason.is_unmet else None
             for reason in cancelled.reasons
         ]
+    _reasons(cancelled)
+    raise CallRefused(f"TransactWriteItems: {cancelled}") from cancelled
+
+
+def _reasons(cancelled: Cancelled) -> Sequence[Reason]:
+    """Why nothing was written, one for each; raises as `_answers` for what passes by itself."""
     message = f"TransactWriteItems: {cancelled}"
     codes = {reason.code for reason in cancelled.reasons} - {"None"}
     if codes == {"TransactionConflict"}:
         raise Contended(message) from cancelled
     if codes <= {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}:
         raise Unavailable(message) from cancelled
-    raise CallRefused(message) from cancelled
+    return cancelled.reasons
 
 
 def _found(item: AttributeValues | None) -> Values | None:

@@ -1,6 +1,6 @@
 """`ports.Executions` on the executions table."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,7 +22,8 @@ from lamplighter.core.buckets import (
     payload_key,
 )
 from lamplighter.core.errors import LostClaim, NotFound, VersionMoved
-from lamplighter.core.model import Arrival, Execution, Owner, Payload, Pointer, Token
+from lamplighter.core.lifecycle import State
+from lamplighter.core.model import Arrival, Execution, Owner, Payload, Pointer, Row, Token, Watch
 from lamplighter.ports import Page, Refusal
 
 # Sorts after a position and before or at every row that follows it.
@@ -33,15 +34,24 @@ _NEXT = "0"
 class _Part:
     """What one shard had; `stopped_at` is how far it was read, None when to its end."""
 
-    rows: Sequence[Execution | Pointer]
+    rows: Sequence[Row]
     stopped_at: Position | None
 
 
 class DynamoExecutions:
     """Each execution is one row in the bucket of its run_at; a write is one conditional call."""
 
-    def __init__(self, dynamo: Dynamo, *, table: str, jobs_table: str | None) -> None:
+    def __init__(
+        self,
+        dynamo: Dynamo,
+        *,
+        table: str,
+        jobs_table: str | None,
+        hasty: Callable[[], Dynamo] | None = None,
+    ) -> None:
+        """`hasty` is for what may as well not be known: it gives up soon."""
         self._dynamo = dynamo
+        self._hasty = hasty or (lambda: dynamo)
         self._table = table
         self._jobs_table = jobs_table
         self._by_owner = _index(table, schema.BY_OWNER, schema.OWNER_KEY)
@@ -51,7 +61,7 @@ class DynamoExecutions:
     def put(self, rows: Sequence[Execution]) -> Sequence[Execution]:
         return self._dynamo.fan.each(self._put, rows)
 
-    def point(self, pointers: Sequence[Pointer]) -> None:
+    def point(self, pointers: Sequence[Pointer | Watch]) -> None:
         self._dynamo.fan.each(self._point, pointers)
 
     def get(self, id: ExecutionId) -> Execution | None:
@@ -87,6 +97,22 @@ class DynamoExecutions:
         if len(rows) <= limit:
             return Page(rows=rows, reached=reached)
         return Page(rows=rows[:limit], reached=_position_of(rows[limit - 1]))
+
+    def sample(
+        self, minute: Minute, shard: int, *, queue: str, until: Position, limit: int
+    ) -> Sequence[Position]:
+        in_bucket = Key(schema.PARTITION_KEY).eq(bucket_key(minute, shard))
+        found = self._hasty().glance(
+            self._table,
+            in_bucket & Key(schema.SORT_KEY).lte(until),
+            names=[schema.SORT_KEY, items.STATE, items.QUEUE],
+            limit=limit,
+        )
+        return [
+            Position(values[schema.SORT_KEY])
+            for values in found
+            if values.get(items.STATE) == State.SCHEDULED and values.get(items.QUEUE) == queue
+        ]
 
     def claim(
         self,
@@ -198,6 +224,9 @@ class DynamoExecutions:
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         return self._row_or_refusal(conditions.request_cancel(id, now=now))
 
+    def mark_told(self, id: ExecutionId, *, now: datetime) -> None:
+        self._dynamo.update(self._table, conditions.mark_told(id, now=now))
+
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         answer = self._row_or_refusal(conditions.count_undeliverable(id))
         return answer if isinstance(answer, Execution) else None
@@ -234,8 +263,13 @@ class DynamoExecutions:
         unmet = self._dynamo.put(self._table, put)
         return items.execution_from((unmet and unmet.found) or put.values)
 
-    def _point(self, pointer: Pointer) -> None:
-        self._dynamo.put(self._table, conditions.made_once(items.pointer_values(pointer)))
+    def _point(self, pointer: Pointer | Watch) -> None:
+        self._dynamo.put(
+            self._table,
+            conditions.watched(pointer)
+            if isinstance(pointer, Watch)
+            else conditions.made_once(items.pointer_values(pointer)),
+        )
 
     def _part(self, bucket: str, after: Position, until: Position, limit: int) -> _Part:
         in_bucket = Key(schema.PARTITION_KEY).eq(bucket)
@@ -296,5 +330,5 @@ def refusal(unmet: Unmet) -> Refusal:
     return Refusal(found=None if unmet.found is None else items.execution_from(unmet.found))
 
 
-def _position_of(row: Execution | Pointer) -> Position:
-    return row.position if isinstance(row, Pointer) else body_of(row.id)
+def _position_of(row: Row) -> Position:
+    return body_of(row.id) if isinstance(row, Execution) else row.position

@@ -76,6 +76,7 @@ class Reason:
 
     code: str
     found: AttributeValues | None
+    message: str = ""
 
     @property
     def is_unmet(self) -> bool:
@@ -119,7 +120,11 @@ def _meaning_of(call: str, error: ClientError) -> Exception:
 
 
 def _reason(raw: Mapping[str, Any]) -> Reason:
-    return Reason(code=raw.get("Code") or "None", found=raw.get("Item") or None)
+    return Reason(
+        code=raw.get("Code") or "None",
+        found=raw.get("Item") or None,
+        message=raw.get("Message") or "",
+    )
 
 
 def _raw(error: ClientError) -> Mapping[str, Any]:

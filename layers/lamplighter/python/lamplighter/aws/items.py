@@ -19,10 +19,12 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from lamplighter.aws import schema
 from lamplighter.core import limits
 from lamplighter.core.buckets import (
+    LIMITS_KEY,
     ExecutionId,
     JobId,
     Position,
     body_of,
+    checkpoint_key,
     execution_id_at,
     from_ms,
     idempotency_key,
@@ -41,7 +43,7 @@ from lamplighter.core.buckets import (
     to_ms,
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
-from lamplighter.core.lease import Grant, Intent, Layout, Work
+from lamplighter.core.lease import Backlog, Grant, Intent, Layout, Layouts, Progress, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
 from lamplighter.core.model import (
     Arrival,
@@ -57,13 +59,22 @@ from lamplighter.core.model import (
     PayloadRef,
     Pointer,
     PointerKind,
+    Rest,
+    Row,
     Spec,
+    Target,
+    Token,
     Trigger,
+    Watch,
 )
+from lamplighter.core.named import Invocation, NamedTarget, TargetKind
+from lamplighter.core.permits import Key, Limits, Permit, Use
+from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.quotas import Mark, Usage, step_of
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.core.schedule import read_record
-from lamplighter.core.targets import HttpTarget
+from lamplighter.core.targets import METHODS, HttpTarget
+from lamplighter.core.waits import Part, Waited
 from lamplighter.ports import KeyRecord
 
 Values = Mapping[str, Any]
@@ -94,6 +105,7 @@ TRIGGER: Final = "tr"
 JOB_ID: Final = "ji"
 JOB_VERSION: Final = "jv"
 TASK: Final = "tn"
+TASK_VERSION: Final = "tv"
 QUEUE: Final = "qu"
 SPEC: Final = "sp"
 TRACEPARENT: Final = "tp"
@@ -104,11 +116,20 @@ BLOCKER: Final = "bl"
 WAITERS: Final = "ws"
 MOVED_TO: Final = "mv"
 CAUGHT_UP: Final = "cu"
+WAITED: Final = "wt"
+PARKED_SINCE: Final = "ps"
+TOLD_AT: Final = "ta"
 
 # Of a pointer.
 POINTER_KIND: Final = "pt"
 POINTS_AT: Final = "ei"
 DUE_AT: Final = "du"
+
+# Of a watch, which is told from a pointer by its kind.
+WATCH: Final = "watch"
+SINCE: Final = "si"
+REST_UNTIL: Final = "ru"
+REST_PLACE: Final = "rp"
 
 # Of a job and of an idempotency key.
 VERSION: Final = "v"
@@ -136,8 +157,9 @@ MARKED_QUEUED: Final = "mq"
 MARKED_BYTES: Final = "mb"
 FULL_AT: Final = "fu"
 
-# Of a payload that is an item of its own.
+# Of a payload that is an item of its own, of a checkpoint, and of what was done once.
 TEXT: Final = "tx"
+NUMBER: Final = "n"
 
 # Of a partition's lease and of the layout, which is effective from an instant too.
 LEASE_OWNER: Final = "ow"
@@ -145,8 +167,15 @@ LEASE_CALL: Final = "lc"
 EPOCH: Final = "ep"
 WATERMARK: Final = "wm"
 INTENT: Final = "in"
-SHARDS: Final = "sh"
-PARTITIONS: Final = "pn"
+BACKLOG: Final = "bg"
+ARMED: Final = "am"
+LAYOUTS: Final = "ls"
+
+# Of a limit of what runs at once, and of the list of them.
+LIMIT: Final = "li"
+HOLDERS: Final = "ho"
+CALL: Final = "cl"
+LIMITS: Final = "ls"
 
 # Inside a spec.
 _PAYLOAD_TEXT: Final = "p"
@@ -179,10 +208,24 @@ _KIND: Final = "k"
 _TYPE: Final = "t"
 _MESSAGE: Final = "m"
 _RETRY_AFTER_MS: Final = "ra"
-# Inside an intent.
+# Inside an intent and a backlog.
 _AFTER: Final = "a"
 _UNTIL: Final = "u"
 _DECIDED_AT: Final = "d"
+_FIRST: Final = "f"
+_SINCE: Final = "s"
+_SENT: Final = "n"
+_MARK: Final = "m"
+_MARKED_AT: Final = "ma"
+_SETTLED: Final = "st"
+# Inside a layout.
+_GENERATION: Final = "g"
+_SHARDS: Final = "s"
+_PARTITIONS: Final = "p"
+_WIDEST_BEFORE: Final = "w"
+_ENDS_AT: Final = "e"
+
+_ARRIVAL_AT_LEAST: Final = 2  # of its numbers are always there
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _SERIALIZER: Final = TypeSerializer()
@@ -216,8 +259,8 @@ def execution_values(row: Execution) -> Values:
     place = place_of(row.id)
     if to_ms(place.at) != to_ms(row.run_at):
         raise ValueError(f"{row.id} lies at {place.at}, not at its run_at {row.run_at}")
-    if row.spec is not None and (row.spec.task, row.spec.queue) != (row.task, row.queue):
-        raise ValueError(f"{row.id} runs {row.task!r}, its definition {row.spec.task!r}")
+    if row.spec is not None and _named(row.spec) != _named(row):
+        raise ValueError(f"{row.id} runs {_named(row)}, its definition {_named(row.spec)}")
     is_one_off = row.job_id == one_off_job_id(row.id)
     return {
         **key_values(execution_key(row.id)),
@@ -226,6 +269,7 @@ def execution_values(row: Execution) -> Values:
         TRIGGER: None if row.trigger is _implied_trigger(is_one_off) else row.trigger.value,
         JOB_VERSION: None if row.job_version == 1 else row.job_version,
         TASK: row.task,
+        TASK_VERSION: row.task_version,
         QUEUE: row.queue,
         SPEC: None if row.spec is None else _spec_values(row.spec),
         SCHEDULED_FOR: None if row.scheduled_for == row.run_at else to_ms(row.scheduled_for),
@@ -234,9 +278,9 @@ def execution_values(row: Execution) -> Values:
         CRASHES: row.crashes or None,
         UNDELIVERABLE: row.undeliverable or None,
         STARTED_AT: _ms(row.started_at),
-        ARRIVAL: _arrival_values(row.arrival, row.started_at),
         FIRST_STARTED_AT: _ms(row.first_started_at),
         CANCEL_REQUESTED_AT: _ms(row.cancel_requested_at),
+        TOLD_AT: _ms(row.told_at),
         TRACEPARENT: row.traceparent,
         REPLAY_OF: row.replay_of,
         IDEMPOTENT_AS: row.idempotent_as,
@@ -248,6 +292,11 @@ def execution_values(row: Execution) -> Values:
         MOVED_TO: row.moved_to,
         **outcome_values(row),
     }
+
+
+def _named(of: Spec | Execution) -> tuple[str, int | None, str]:
+    """What of a spec lies beside it."""
+    return of.task, of.task_version, of.queue
 
 
 def moved_values(row: Execution) -> Values:
@@ -288,6 +337,9 @@ def outcome_values(row: Execution) -> Values:
         ERROR: row.error and _failure_values(row.error),
         REASON: row.reason,
         BLOCKER: row.blocker,
+        ARRIVAL: _arrival_values(row.arrival, row.started_at),
+        WAITED: row.waited and _waited_values(row.waited),
+        PARKED_SINCE: _ms(row.parked_since),
         ATTEMPTS: _history_values(row.attempts) or None,
         schema.ATTENTION_KEY: _attention_key(row),
         schema.TTL: _end_of_life(row),
@@ -317,7 +369,7 @@ def execution_from(values: Values) -> Execution:
     """The inverse of `execution_values`."""
     id = execution_id_at(Position(values[schema.SORT_KEY]))
     run_at = place_of(id).at
-    task, queue = values[TASK], values[QUEUE]
+    task, queue, version = values[TASK], values[QUEUE], _version_from(values)
     spec, error, job_id = values.get(SPEC), values.get(ERROR), values.get(JOB_ID)
     return Execution(
         id=id,
@@ -326,8 +378,11 @@ def execution_from(values: Values) -> Execution:
         trigger=Trigger(values.get(TRIGGER) or _implied_trigger(job_id is None)),
         job_version=int(values.get(JOB_VERSION) or 1),
         task=task,
+        task_version=version,
         queue=queue,
-        spec=None if spec is None else _spec_from(spec, task=task, queue=queue),
+        spec=None
+        if spec is None
+        else _spec_from(spec, task=task, queue=queue, task_version=version),
         scheduled_for=_instant(values.get(SCHEDULED_FOR)) or run_at,
         run_at=run_at,
         created_at=from_ms(int(values[CREATED_AT])),
@@ -349,12 +404,15 @@ def execution_from(values: Values) -> Execution:
         reason=values.get(REASON),
         attempts=_history_from(values.get(ATTEMPTS) or ()),
         cancel_requested_at=_instant(values.get(CANCEL_REQUESTED_AT)),
+        parked_since=_instant(values.get(PARKED_SINCE)),
+        told_at=_instant(values.get(TOLD_AT)),
         traceparent=values.get(TRACEPARENT),
         replay_of=values.get(REPLAY_OF),
         idempotent_as=values.get(IDEMPOTENT_AS),
         predecessor=values.get(PREDECESSOR),
         blocker=values.get(BLOCKER),
         waiters=frozenset(values.get(WAITERS) or ()),
+        waited=_waited_from(values.get(WAITED)),
         caught_up=_caught_up_from(values.get(CAUGHT_UP)),
         moved_to=values.get(MOVED_TO),
         is_counted=is_queued_key(values.get(schema.ATTENTION_KEY) or ""),
@@ -370,14 +428,42 @@ def pointer_values(pointer: Pointer) -> Values:
         QUEUE: pointer.queue,
         DUE_AT: ms_up(pointer.at),
         ATTEMPT: pointer.attempt,
+        OWNER: pointer.owner,
         schema.TTL: _seconds_up(pointer.at + limits.POINTER_KEPT),
     }
 
 
-def row_from(values: Values) -> Execution | Pointer:
+def watch_values(watch: Watch) -> Values:
+    """A watch; it outlives its time as a pointer does."""
+    return {
+        **key_values(row_key(watch.position)),
+        POINTER_KIND: WATCH,
+        JOB_ID: watch.job_id,
+        DUE_AT: to_ms(watch.at),
+        SINCE: to_ms(watch.since),
+        REST_UNTIL: watch.rest and to_ms(watch.rest.until),
+        REST_PLACE: watch.rest and watch.rest.place,
+        schema.TTL: _seconds_up(watch.at + limits.POINTER_KEPT),
+    }
+
+
+def _watch_from(values: Values) -> Watch:
+    until = _instant(values.get(REST_UNTIL))
+    return Watch(
+        position=Position(values[schema.SORT_KEY]),
+        job_id=JobId(values[JOB_ID]),
+        at=from_ms(int(values[DUE_AT])),
+        since=from_ms(int(values[SINCE])),
+        rest=Rest(until=until, place=values[REST_PLACE]) if until else None,
+    )
+
+
+def row_from(values: Values) -> Row:
     """Whatever row lies in a bucket."""
     if POINTER_KIND not in values:
         return execution_from(values)
+    if values[POINTER_KIND] == WATCH:
+        return _watch_from(values)
     return Pointer(
         kind=PointerKind(values[POINTER_KIND]),
         position=Position(values[schema.SORT_KEY]),
@@ -385,6 +471,7 @@ def row_from(values: Values) -> Execution | Pointer:
         queue=values[QUEUE],
         at=from_ms(int(values[DUE_AT])),
         attempt=int(values[ATTEMPT]),
+        owner=values.get(OWNER),  # an earlier version's rows have none
     )
 
 
@@ -399,6 +486,24 @@ def payload_values(id: JobId, payload: Payload, kept_until: datetime | None) -> 
     }
 
 
+def checkpoint_values(
+    id: ExecutionId, text: str, *, token: Token, number: int, kept_until: datetime
+) -> Values:
+    """An execution's last checkpoint, and whose it is."""
+    return {
+        **key_values(checkpoint_key(id)),
+        TEXT: text,
+        TOKEN: token,
+        NUMBER: number,
+        schema.TTL: _seconds_up(kept_until),
+    }
+
+
+def step_values(key: tuple[str, str], result: str, kept_until: datetime) -> Values:
+    """What came of something that a handler does once."""
+    return {**key_values(key), TEXT: result, schema.TTL: _seconds_up(kept_until)}
+
+
 def job_values(job: Job) -> Values:
     """A job's current definition; a deleted one is in no index."""
     is_listed = job.status is not JobStatus.DELETED
@@ -409,6 +514,7 @@ def job_values(job: Job) -> Values:
         VERSION: job.version,
         STATUS: job.status.value,
         TASK: job.spec.task,
+        TASK_VERSION: job.spec.task_version,
         QUEUE: job.spec.queue,
         SPEC: _spec_values(job.spec),
         SCHEDULE: _json(job.schedule.to_record()),
@@ -439,7 +545,12 @@ def job_from(values: Values) -> Job:
         owner=Owner(values[OWNER]),
         version=int(values[VERSION]),
         status=JobStatus(values[STATUS]),
-        spec=_spec_from(values[SPEC], task=values[TASK], queue=values[QUEUE]),
+        spec=_spec_from(
+            values[SPEC],
+            task=values[TASK],
+            queue=values[QUEUE],
+            task_version=_version_from(values),
+        ),
         schedule=read_record(json.loads(values[SCHEDULE])),
         misfire=MisfirePolicy(values[MISFIRE]),
         catch_up=_catch_up_from(values.get(CATCH_UP)),
@@ -509,22 +620,109 @@ def mark_from(values: Values) -> Mark | None:
     )
 
 
-def layout_values(layout: Layout, key: tuple[str, str]) -> Values:
-    """The layout in force."""
+def limits_values(limits_now: Limits) -> Values:
+    """All limits, each as its kind, name and number."""
+    listed = [[key.kind.value, key.name, most] for key, most in sorted(limits_now.of.items())]
+    return {**key_values(LIMITS_KEY), VERSION: limits_now.version, LIMITS: listed}
+
+
+def limits_from(values: Values | None) -> Limits:
+    """The inverse of `limits_values`; none before the first."""
+    if values is None:
+        return Limits()
+    of = {Key(kind=LimitKind(kind), name=name): int(most) for kind, name, most in values[LIMITS]}
+    return Limits(of=of, version=int(values[VERSION]))
+
+
+def holder_path(permit: Permit) -> str:
+    """Where a holder of a place lies in its limit's item."""
+    return f"{HOLDERS}.{permit.text}"
+
+
+def looked_at(until: datetime) -> int:
+    """Until when a place is held without a look, in whole seconds, to be short."""
+    return _seconds_up(until)
+
+
+def is_unused(values: Values | None) -> bool:
+    """Whether nobody ever took a place there."""
+    return values is None or HOLDERS not in values
+
+
+def use_from(values: Values | None) -> Use:
+    """Who has a place, as a limit's item tells."""
+    found = values or {}
+    holders = found.get(HOLDERS, {}).items()
+    return Use(
+        holders={Permit.from_text(text): from_ms(int(until) * 1000) for text, until in holders},
+        limit=None if LIMIT not in found else int(found[LIMIT]),
+        call=found.get(CALL),
+    )
+
+
+def layouts_values(layouts: Layouts, key: tuple[str, str]) -> Values:
+    """The layouts that there are."""
+    return {**key_values(key), LAYOUTS: layouts_value(layouts)}
+
+
+def layouts_value(layouts: Layouts) -> list[Values]:
+    """The same, without the item's key."""
+    return [_layout_values(one) for one in layouts.of]
+
+
+def layouts_from(values: Values) -> Layouts:
+    """The inverse of `layouts_values`."""
+    return Layouts(of=tuple(_layout_from(one) for one in values[LAYOUTS]))
+
+
+def _layout_values(layout: Layout) -> Values:
+    return _present(
+        {
+            _GENERATION: layout.generation,
+            _SHARDS: layout.shards,
+            _PARTITIONS: layout.partitions,
+            _WIDEST_BEFORE: layout.widest_before,
+            EFFECTIVE_FROM: to_ms(layout.effective_from),
+            _ENDS_AT: layout.ends_at and to_ms(layout.ends_at),
+        }
+    )
+
+
+def _layout_from(values: Values) -> Layout:
+    return Layout(
+        generation=int(values[_GENERATION]),
+        shards=int(values[_SHARDS]),
+        partitions=int(values[_PARTITIONS]),
+        widest_before=int(values[_WIDEST_BEFORE]),
+        effective_from=from_ms(int(values[EFFECTIVE_FROM])),
+        ends_at=_instant(values.get(_ENDS_AT)),
+    )
+
+
+def backlog_values(backlog: Backlog) -> Values:
+    """A backlog, inside its lease's item."""
     return {
-        **key_values(key),
-        SHARDS: layout.shards,
-        PARTITIONS: layout.partitions,
-        EFFECTIVE_FROM: to_ms(layout.effective_from),
+        _AFTER: backlog.after,
+        _UNTIL: backlog.until,
+        _FIRST: backlog.first,
+        _SINCE: to_ms(backlog.since),
+        _MARK: backlog.mark,
+        _MARKED_AT: to_ms(backlog.marked_at),
+        _SETTLED: backlog.settled,
+        _SENT: backlog.sent,
     }
 
 
-def layout_from(values: Values) -> Layout:
-    """The inverse of `layout_values`."""
-    return Layout(
-        shards=int(values[SHARDS]),
-        partitions=int(values[PARTITIONS]),
-        effective_from=from_ms(int(values[EFFECTIVE_FROM])),
+def _backlog_from(values: Values) -> Backlog:
+    return Backlog(
+        after=Position(values[_AFTER]),
+        until=Position(values[_UNTIL]),
+        first=Position(values[_FIRST]),
+        since=from_ms(int(values[_SINCE])),
+        mark=Position(values[_MARK]),
+        marked_at=from_ms(int(values[_MARKED_AT])),
+        settled=Position(values[_SETTLED]),
+        sent=int(values[_SENT]),
     )
 
 
@@ -539,12 +737,23 @@ def intent_values(intent: Intent) -> Values:
 
 def grant_from(values: Values, work: Work) -> Grant:
     """The lease that an item says is ours."""
-    intent = values.get(INTENT)
+    intent, so_far = values.get(INTENT), progress_from(values)
     return Grant(
         work=work,
         epoch=int(values[EPOCH]),
-        watermark=Position(values[WATERMARK]),
+        watermark=so_far.watermark,
         intent=None if intent is None else _intent_from(intent),
+        backlog=so_far.backlog,
+        armed=int(values.get(ARMED, 0)),
+    )
+
+
+def progress_from(values: Values) -> Progress:
+    """How far the work of a lease's item was done."""
+    backlog = values.get(BACKLOG)
+    return Progress(
+        watermark=Position(values[WATERMARK]),
+        backlog=None if backlog is None else _backlog_from(backlog),
     )
 
 
@@ -577,9 +786,16 @@ def _spec_values(spec: Spec) -> Values:
     )
 
 
-def _spec_from(values: Values, *, task: str, queue: str) -> Spec:
+def _version_from(values: Values) -> int | None:
+    # A row that was not read back has all names.
+    version = values.get(TASK_VERSION)
+    return None if version is None else int(version)
+
+
+def _spec_from(values: Values, *, task: str, queue: str, task_version: int | None) -> Spec:
     return Spec(
         task=task,
+        task_version=task_version,
         queue=queue,
         payload=_payload_from(values),
         retry=_retry_from(values[_RETRY]),
@@ -590,14 +806,21 @@ def _spec_from(values: Values, *, task: str, queue: str) -> Spec:
     )
 
 
-def _target_text(target: HttpTarget) -> str:
+def _target_text(target: Target) -> str:
+    if isinstance(target, NamedTarget):
+        is_usual = target.invocation is Invocation.REQUEST
+        return _json([target.kind, target.name, *([] if is_usual else [target.invocation])])
     return _json([target.method, target.url, *target.headers])
 
 
-def _target_from(text: str) -> HttpTarget:
-    method, url, *headers = json.loads(text)
+def _target_from(text: str) -> Target:
+    # Of an HTTP target its method and its URL, of a named one its kind and its name.
+    first, second, *rest = json.loads(text)
+    if first not in METHODS:
+        invocation = Invocation(*rest) if rest else Invocation.REQUEST
+        return NamedTarget(kind=TargetKind(first), name=second, invocation=invocation)
     return HttpTarget(
-        method=method, url=url, headers=tuple((name, value) for name, value in headers)
+        method=first, url=second, headers=tuple((name, value) for name, value in rest)
     )
 
 
@@ -727,10 +950,17 @@ def _attempt_from(place: int, values: Values) -> Attempt:
 
 
 def arrival_values(arrival: Arrival, started_at: datetime) -> Sequence[int]:
-    """How long before the start the message was sent, and received: small numbers."""
-    return [
-        to_ms(started_at) - to_ms(instant) for instant in (arrival.sent_at, arrival.received_at)
+    """How long before the start the message was sent, and received; how long it was held.
+
+    And its cold start: small numbers, and no zeros at the end.
+    """
+    found = [
+        *(to_ms(started_at) - to_ms(instant) for instant in (arrival.sent_at, arrival.received_at)),
+        *(took // _MILLISECOND for took in (arrival.hold, arrival.cold_start)),
     ]
+    while len(found) > _ARRIVAL_AT_LEAST and not found[-1]:
+        found.pop()
+    return found
 
 
 def _arrival_values(arrival: Arrival | None, started_at: datetime | None) -> Sequence[int] | None:
@@ -740,8 +970,30 @@ def _arrival_values(arrival: Arrival | None, started_at: datetime | None) -> Seq
 def _arrival_from(values: Sequence[Decimal] | None, started_at: Decimal | None) -> Arrival | None:
     if values is None or started_at is None:
         return None
-    sent_at, received_at = (from_ms(int(started_at) - int(before)) for before in values)
-    return Arrival(sent_at=sent_at, received_at=received_at)
+    sent_at, received_at = (
+        from_ms(int(started_at) - int(before)) for before in values[:_ARRIVAL_AT_LEAST]
+    )
+    spans = [int(took) * _MILLISECOND for took in values[_ARRIVAL_AT_LEAST:]]
+    return Arrival(
+        sent_at=sent_at,
+        received_at=received_at,
+        **dict(zip(("hold", "cold_start"), spans, strict=False)),
+    )
+
+
+def _waited_values(waited: Waited) -> Sequence[int]:
+    """Until when, which part the wait is, and how long each part took, by their place."""
+    spent = (took // _MILLISECOND for took in waited.spent)
+    return [to_ms(waited.until), [*Part].index(waited.on), *spent]
+
+
+def _waited_from(values: Sequence[Decimal] | None) -> Waited | None:
+    if values is None:
+        return None
+    until, on, *spent = (int(value) for value in values)
+    return Waited(
+        until=from_ms(until), on=[*Part][on], spent=tuple(took * _MILLISECOND for took in spent)
+    )
 
 
 def _failure_values(failure: Failure) -> Values:

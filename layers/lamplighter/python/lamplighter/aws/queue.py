@@ -4,21 +4,22 @@ A batch of ten bodies (`limits.MESSAGE_MAX_BYTES`) is far under SQS's limit of 1
 is one request. The parsers refuse whatever this module would not have made.
 """
 
+import hashlib
 import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lamplighter.aws.failures import translated
 from lamplighter.aws.patience import Fan, Patience
 from lamplighter.core import limits
-from lamplighter.core.buckets import from_ms, ms_up, parse_execution_id
+from lamplighter.core.buckets import ExecutionId, from_ms, ms_up, parse_execution_id, place_of
 from lamplighter.core.errors import Rejected, Unavailable, shown
-from lamplighter.core.lease import Kind, Work
-from lamplighter.core.model import Message
+from lamplighter.core.lease import Kind, Work, WorkItem
+from lamplighter.core.model import Message, Owner
 from lamplighter.core.timing import delay_s
 from lamplighter.ports import Clock, Outgoing, Received
 
@@ -35,6 +36,7 @@ _MAX_DUE_MS: Final = 253_402_300_799_999  # the end of year 9999
 _GONE: Final = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue"})
 _LONGEST_HIDE_S: Final = limits.SQS_MAX_VISIBILITY_S - limits.LAMBDA_MAX_TIMEOUT_S
 _SECOND: Final = timedelta(seconds=1)
+_GROUP_CHARS: Final = 32  # 128 bits: two owners never meet by chance
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -43,26 +45,29 @@ class Malformed(ValueError):
 
 
 class SqsQueue:
-    """One queue a lane, one for partition work. A message in it is a hint, never the truth.
+    """Queues of lanes, and one for partition work. A message in one is a hint, never the truth.
 
     A lane that no longer exists hands its messages to `default`: an execution accepted for it
-    runs there, and one row of it does not stand in its partition's way.
+    runs there, and one row of it does not stand in its partition's way. Of a lane's several
+    queues an execution's id chooses one, so that its messages are one queue's.
     """
 
     def __init__(
         self,
         client: "SQSClient",
         *,
-        lanes: Mapping[str, str],
+        lanes: Mapping[str, tuple[str, ...]],
+        fair: Collection[str] = (),
         work_url: str | None,
         clock: Clock,
         patience: Patience,
         fan: Fan,
     ) -> None:
-        if not lanes:
-            raise ValueError("no lanes")
+        if not lanes or not all(lanes.values()):
+            raise ValueError(f"no lanes, or one without a queue: {lanes}")
         self._client = client
         self._lanes = lanes
+        self._fair = frozenset(fair)
         self._work_url = work_url
         self._clock = clock
         self._patience = patience
@@ -72,11 +77,12 @@ class SqsQueue:
         """Each delay is computed as its batch leaves: `now` and what has passed since."""
         began = self._clock.monotonic()
 
-        def entry(message: Message) -> dict[str, Any]:
+        def entry(one: Outgoing) -> dict[str, Any]:
             passed = timedelta(seconds=self._clock.monotonic() - began)
             return {
-                "MessageBody": body_of(message),
-                "DelaySeconds": delay_s(message.due_at, now + passed),
+                "MessageBody": body_of(one.message),
+                "DelaySeconds": delay_s(one.message.due_at, now + passed),
+                **self._group(one),
             }
 
         for one in outgoing:
@@ -107,32 +113,58 @@ class SqsQueue:
         self._on_receipts("DeleteMessageBatch", self._client.delete_message_batch, received, {})
 
     def waiting(self, queue: str) -> int:
+        return sum(self._waiting_in(url) for url in self._urls_of(queue))
+
+    def _waiting_in(self, url: str) -> int:
         with translated("GetQueueAttributes"):
             answer = self._client.get_queue_attributes(
-                QueueUrl=self._url_of(queue), AttributeNames=["ApproximateNumberOfMessages"]
+                QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
             )
         return int(answer["Attributes"]["ApproximateNumberOfMessages"])
 
-    def hand_out(self, works: Iterable[Work]) -> None:
+    def hand_out(self, items: Iterable[WorkItem], *, delay: timedelta = timedelta(0)) -> None:
         url = self._work_url
         if url is None:
             raise ValueError("a function without the work queue hands out no work")
-        self._fan.each(
-            lambda batch: self._send(url, batch, lambda work: {"MessageBody": body_of_work(work)}),
-            _batches([*works]),
-        )
 
-    def _by_url(self, outgoing: Iterable[Outgoing]) -> Mapping[str, Sequence[Message]]:
-        by_url: dict[str, list[Message]] = {}
+        def entry(item: WorkItem) -> dict[str, Any]:
+            return {"MessageBody": body_of_work(item), "DelaySeconds": math.ceil(delay / _SECOND)}
+
+        self._fan.each(lambda batch: self._send(url, batch, entry), _batches([*items]))
+
+    def _by_url(self, outgoing: Iterable[Outgoing]) -> Mapping[str, Sequence[Outgoing]]:
+        by_url: dict[str, list[Outgoing]] = {}
         for one in outgoing:
-            by_url.setdefault(self._url_of(one.queue), []).append(one.message)
+            url = self._url_of(one.queue, one.message.execution_id)
+            by_url.setdefault(url, []).append(one)
         return by_url
 
-    def _url_of(self, lane: str) -> str:
+    def _there_is(self, lane: str) -> str:
+        """The lane, or the one that takes its place."""
         if lane in self._lanes:
-            return self._lanes[lane]
-        _LOG.warning("unknown_lane", extra={"queue": lane})
-        return self._lanes.get(_DEFAULT_LANE) or next(iter(self._lanes.values()))
+            return lane
+        return _DEFAULT_LANE if _DEFAULT_LANE in self._lanes else next(iter(self._lanes))
+
+    def _urls_of(self, lane: str) -> tuple[str, ...]:
+        if lane not in self._lanes:
+            _LOG.warning("unknown_lane", extra={"queue": lane})
+        return self._lanes[self._there_is(lane)]
+
+    def _url_of(self, lane: str, id: ExecutionId) -> str:
+        urls = self._urls_of(lane)
+        return urls[0] if len(urls) == 1 else urls[place_of(id).hash % len(urls)]
+
+    def _url_that_handed_out(self, received: Received) -> str:
+        """Not by its id alone: when the lane had fewer queues, that led elsewhere."""
+        for url in self._lanes.get(received.queue, ()):
+            if url.rpartition("/")[2] == received.via:
+                return url
+        return self._url_of(received.queue, received.message.execution_id)
+
+    def _group(self, one: Outgoing) -> Mapping[str, str]:
+        if one.owner is None or self._there_is(one.queue) not in self._fair:
+            return {}
+        return {"MessageGroupId": group_of(one.owner)}
 
     def _send(self, url: str, batch: Sequence[T], entry: Callable[[T], dict[str, Any]]) -> None:
         self._persist(
@@ -146,15 +178,19 @@ class SqsQueue:
         received: Sequence[Received],
         extra: Mapping[str, Any],
     ) -> None:
-        for batch in _batches(received):
-            self._persist(
-                name,
-                call,
-                self._url_of(batch[0].queue),
-                batch,
-                lambda one: {"ReceiptHandle": one.receipt, **extra},
-                _GONE,
-            )
+        by_url: dict[str, list[Received]] = {}
+        for one in received:
+            by_url.setdefault(self._url_that_handed_out(one), []).append(one)
+        for url, ours in by_url.items():
+            for batch in _batches(ours):
+                self._persist(
+                    name,
+                    call,
+                    url,
+                    batch,
+                    lambda one: {"ReceiptHandle": one.receipt, **extra},
+                    _GONE,
+                )
 
     def _persist(
         self,
@@ -181,6 +217,14 @@ class SqsQueue:
             if not left:
                 return
         raise Unavailable(f"{name}: {len(left)} entries failed: {sorted({*failures.values()})}")
+
+
+def group_of(owner: Owner) -> str:
+    """What a fair queue tells owners apart by: it has no room for most of their names.
+
+    A digest: 128 characters, of which some are not taken, against 255 that are anything.
+    """
+    return hashlib.sha256(owner.encode()).hexdigest()[:_GROUP_CHARS]
 
 
 def body_of(message: Message) -> str:
@@ -224,22 +268,37 @@ def received_from(record: Mapping[str, Any], *, queue: str) -> Received:
         receive_count=int(record["attributes"]["ApproximateReceiveCount"]),
         # Any implementation of the interface has it; it is only shown.
         sent_at=from_ms(int(sent)) if (sent := record["attributes"].get("SentTimestamp")) else None,
+        via=source.rpartition(":")[2] if (source := record.get("eventSourceARN")) else None,
     )
 
 
-def body_of_work(work: Work) -> str:
+def body_of_work(item: WorkItem) -> str:
     """A work item as JSON text."""
-    return _json({"kind": work.kind.value, "partition": work.partition})
+    work = item.work
+    fields = {
+        "kind": work.kind.value,
+        "partition": work.partition,
+        "generation": work.generation or None,
+        "armed_by": item.armed_by,
+    }
+    return _json({name: value for name, value in fields.items() if value is not None})
 
 
-def work_of(body: str) -> Work:
+def work_of(body: str) -> WorkItem:
     """The inverse of `body_of_work`; raises Malformed."""
     fields = _fields_of(body)
     try:
         kind = Kind(_text(fields, "kind", limits.MESSAGE_MAX_BYTES) or "")
     except ValueError as error:
         raise Malformed(f"kind: {shown(fields.get('kind'))}") from error
-    return Work(partition=_number(fields, "partition", 0, limits.MAX_SHARDS - 1), kind=kind)
+    work = Work(
+        partition=_number(fields, "partition", 0, limits.MAX_SHARDS - 1),
+        kind=kind,
+        generation=_number(fields, "generation", 0, None, default=0),
+    )
+    if "armed_by" not in fields:
+        return WorkItem(work=work)
+    return WorkItem(work=work, armed_by=_number(fields, "armed_by", 0, None))
 
 
 def _fields_of(body: str) -> Mapping[str, object]:

@@ -29,3 +29,9 @@ BY_JOB: Final = "by_job"
 JOBS_OWNER_KEY: Final = "own"
 JOBS_BY_OWNER: Final = "by_owner"
 JOBS_BY_OWNER_SORT: Final = PARTITION_KEY
+
+# What the partition keys of all limits begin with, in the control table (`core/buckets.py`).
+PERMITS: Final = "permit#"
+
+TICK: Final = '{"kind":"tick"}'
+"""What the scheduler is told at a tick, called or by its queue."""

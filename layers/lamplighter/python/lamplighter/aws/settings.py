@@ -3,10 +3,15 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, Generic, Self, TypeVar
 
+from lamplighter.core import limits
 from lamplighter.core.addresses import Reach
+from lamplighter.core.forecast import Capacity
+from lamplighter.core.lanes import Rules, rules_from_json
 from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS, MAX_SHARDS
+from lamplighter.core.named import NO_TARGETS, Directory
 from lamplighter.core.quotas import Quotas
 from lamplighter.core.targets import NOBODY, HttpRules
 
@@ -45,11 +50,18 @@ def _url(text: str) -> str:
     return text
 
 
-def _lanes(text: str) -> Mapping[str, str]:
+def _lanes(text: str) -> Mapping[str, tuple[str, ...]]:
     lanes = json.loads(text)
     if not isinstance(lanes, dict) or not lanes:
         raise ValueError("not a JSON object with at least one lane")
-    return {lane: _url(str(url)) for lane, url in lanes.items()}
+    return {lane: _urls(lane, said) for lane, said in lanes.items()}
+
+
+def _urls(lane: str, said: object) -> tuple[str, ...]:
+    urls = said if isinstance(said, list) else [said]
+    if not urls:
+        raise ValueError(f"lane {lane!r} has no queue")
+    return tuple(_url(str(url)) for url in urls)
 
 
 def _count(text: str) -> int:
@@ -64,6 +76,20 @@ def _share(text: str) -> float:
     if not 0 <= share <= 1:
         raise ValueError(f"{text} is not in 0–1")
     return share
+
+
+def _drain(text: str) -> float:
+    rate, (low, high) = float(text), limits.DRAIN_RANGE
+    if not low <= rate <= high:
+        raise ValueError(f"{text} is not in {low:g}–{high:g}")
+    return rate
+
+
+def _parked_for(text: str) -> timedelta:
+    parked_for, (low, high) = timedelta(seconds=int(text)), limits.PARKED_FOR_RANGE
+    if not low <= parked_for <= high:
+        raise ValueError(f"{text} is not in {low.total_seconds():g}–{high.total_seconds():g}")
+    return parked_for
 
 
 def _switch(text: str) -> bool:
@@ -91,7 +117,7 @@ JOBS_TABLE: Final = Variable(
     name="LAMPLIGHTER_JOBS_TABLE", means="the table of recurring jobs", parse=str
 )
 CONTROL_TABLE: Final = Variable(
-    name="LAMPLIGHTER_CONTROL_TABLE", means="the table of leases and watermarks", parse=str
+    name="LAMPLIGHTER_CONTROL_TABLE", means="the table of leases, watermarks and permits", parse=str
 )
 PAYLOADS_BUCKET: Final = Variable(
     name="LAMPLIGHTER_PAYLOADS_BUCKET", means="the bucket of payloads by reference", parse=str
@@ -100,19 +126,33 @@ WORK_QUEUE_URL: Final = Variable(
     name="LAMPLIGHTER_WORK_QUEUE_URL", means="the queue of partition work", parse=_url
 )
 QUEUES: Final = Variable(
-    name="LAMPLIGHTER_QUEUES", means="JSON: each lane and its queue's URL", parse=_lanes
+    name="LAMPLIGHTER_QUEUES",
+    means="JSON: each lane and its queue's URL, or a list of them",
+    parse=_lanes,
+)
+LANES: Final = Variable(
+    name="LAMPLIGHTER_LANES",
+    means="JSON: which lanes are fair, and which promote what has waited where, and when",
+    parse=rules_from_json,
+    default="{}",
 )
 SHARDS: Final = Variable(
     name="LAMPLIGHTER_SHARDS",
-    means="shards of a minute, when no layout is in force yet",
+    means="shards of a minute; a change takes effect some six minutes later",
     parse=_count,
     default=str(DEFAULT_SHARDS),
 )
 PARTITIONS: Final = Variable(
     name="LAMPLIGHTER_PARTITIONS",
-    means="partitions that share the shards, when no layout is in force yet",
+    means="partitions that share the shards; a change takes effect some six minutes later",
     parse=_count,
     default=str(DEFAULT_PARTITIONS),
+)
+DRAIN_PER_SECOND: Final = Variable(
+    name="LAMPLIGHTER_DRAIN_PER_SECOND",
+    means="messages a second that a backlog comes to, in the whole stack",
+    parse=_drain,
+    default=f"{limits.DRAIN_PER_SECOND:g}",
 )
 OWNER_CLAIM: Final = Variable(
     name="LAMPLIGHTER_OWNER_CLAIM", means="the token's claim that names the owner", parse=str
@@ -157,11 +197,41 @@ HTTP_SIGNING_SECRET: Final = Variable(
     parse=str,
     default="",
 )
+TARGETS: Final = Variable(
+    name="LAMPLIGHTER_TARGETS",
+    means="JSON: each named target, its kind, whose jobs may call it, and for workers where it is",
+    parse=Directory.from_json,
+    default="{}",
+)
 QUOTAS: Final = Variable(
     name="LAMPLIGHTER_QUOTAS",
     means="JSON: what an owner may have and ask for, and who else may have other than that",
     parse=Quotas.from_json,
     default="{}",
+)
+CAPACITY: Final = Variable(
+    name="LAMPLIGHTER_CAPACITY",
+    means="JSON: how many executions each lane can start in a second, for the forecast",
+    parse=Capacity.from_json,
+    default="{}",
+)
+NOTICE_BUS: Final = Variable(
+    name="LAMPLIGHTER_NOTICE_BUS",
+    means="the EventBridge bus, by name or ARN, that is told of what needs attention",
+    parse=str,
+    default="",
+)
+NOTICE_TOPIC: Final = Variable(
+    name="LAMPLIGHTER_NOTICE_TOPIC",
+    means="the ARN of the SNS topic that is told of what needs attention",
+    parse=str,
+    default="",
+)
+PARKED_FOR: Final = Variable(
+    name="LAMPLIGHTER_PARKED_FOR_SECONDS",
+    means="how long an execution waits for a worker that knows its task and version",
+    parse=_parked_for,
+    default=f"{limits.PARKED_FOR.total_seconds():.0f}",
 )
 LOG_SAMPLE_RATE: Final = Variable(
     name="LAMPLIGHTER_LOG_SAMPLE_RATE",
@@ -177,15 +247,22 @@ class Settings:
 
     stage: str
     executions_table: str
-    queues: Mapping[str, str]
+    queues: Mapping[str, tuple[str, ...]]
     log_sample_rate: float
+    lanes: Rules = field(default_factory=dict)
     jobs_table: str | None = None
     control_table: str | None = None
     payloads_bucket: str | None = None
     work_queue_url: str | None = None
     shards: int = DEFAULT_SHARDS
     partitions: int = DEFAULT_PARTITIONS
+    drain_per_second: float = limits.DRAIN_PER_SECOND
     quotas: Quotas = field(default_factory=Quotas)
+    capacity: Capacity = field(default_factory=Capacity)
+    parked_for: timedelta = limits.PARKED_FOR
+    notice_bus: str | None = None
+    notice_topic: str | None = None
+    """Without either, nobody is told of what needs attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,12 +277,16 @@ class SchedulerSettings(Settings):
             stage=STAGE.read(environment),
             executions_table=EXECUTIONS_TABLE.read(environment),
             queues=QUEUES.read(environment),
+            lanes=LANES.read(environment),
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
             jobs_table=JOBS_TABLE.read(environment),
             control_table=CONTROL_TABLE.read(environment),
             work_queue_url=WORK_QUEUE_URL.read(environment),
             shards=shards,
             partitions=partitions,
+            drain_per_second=DRAIN_PER_SECOND.read(environment),
+            notice_bus=NOTICE_BUS.read(environment) or None,
+            notice_topic=NOTICE_TOPIC.read(environment) or None,
         )
 
 
@@ -217,6 +298,7 @@ class WorkerSettings(Settings):
     tasks: str
     shell_owners: frozenset[str]
     http: HttpRules = NOBODY
+    targets: Directory = NO_TARGETS
     signing_secret: str | None = None
 
     @classmethod
@@ -229,13 +311,19 @@ class WorkerSettings(Settings):
             stage=STAGE.read(environment),
             executions_table=EXECUTIONS_TABLE.read(environment),
             queues=queues,
+            lanes=LANES.read(environment),
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
             jobs_table=JOBS_TABLE.read(environment),
+            control_table=CONTROL_TABLE.read(environment),
             payloads_bucket=PAYLOADS_BUCKET.read(environment),
+            parked_for=PARKED_FOR.read(environment),
+            notice_bus=NOTICE_BUS.read(environment) or None,
+            notice_topic=NOTICE_TOPIC.read(environment) or None,
             lane=lane,
             tasks=TASKS.read(environment),
             shell_owners=SHELL_OWNERS.read(environment),
             http=_http(environment),
+            targets=TARGETS.read(environment),
             signing_secret=HTTP_SIGNING_SECRET.read(environment) or None,
         )
 
@@ -251,7 +339,10 @@ class DeadLetterSettings(Settings):
             stage=STAGE.read(environment),
             executions_table=EXECUTIONS_TABLE.read(environment),
             queues=QUEUES.read(environment),
+            lanes=LANES.read(environment),
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
+            notice_bus=NOTICE_BUS.read(environment) or None,
+            notice_topic=NOTICE_TOPIC.read(environment) or None,
         )
 
 
@@ -263,6 +354,7 @@ class ApiSettings(Settings):
     requires_scopes: bool
     scope_prefix: str
     http: HttpRules = NOBODY
+    targets: Directory = NO_TARGETS
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -272,6 +364,7 @@ class ApiSettings(Settings):
             stage=STAGE.read(environment),
             executions_table=EXECUTIONS_TABLE.read(environment),
             queues=QUEUES.read(environment),
+            lanes=LANES.read(environment),
             log_sample_rate=LOG_SAMPLE_RATE.read(environment),
             jobs_table=JOBS_TABLE.read(environment),
             control_table=CONTROL_TABLE.read(environment),
@@ -282,7 +375,9 @@ class ApiSettings(Settings):
             requires_scopes=REQUIRE_SCOPES.read(environment),
             scope_prefix=SCOPE_PREFIX.read(environment),
             quotas=QUOTAS.read(environment),
+            capacity=CAPACITY.read(environment),
             http=_http(environment),
+            targets=TARGETS.read(environment),
         )
 
 

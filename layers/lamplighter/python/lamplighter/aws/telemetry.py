@@ -1,7 +1,8 @@
 """`ports.Telemetry` on Lambda's log: JSON lines, and metrics in CloudWatch's embedded format.
 
 Lines carry ids, names and numbers; never a payload, a result or the text of an error, which
-may quote either. Metrics have no dimension but the service and, for lateness, the lane.
+may quote either. What an isolated handler writes is its own word, and goes on masked. Metrics
+have no dimension but the service and, for lateness, the lane.
 """
 
 import functools
@@ -21,11 +22,17 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from lamplighter.core.buckets import ExecutionId, JobId, place_of
+from lamplighter.core.clock_offset import Bounds
+from lamplighter.core.draining import left_of
 from lamplighter.core.errors import Unavailable
+from lamplighter.core.lateness import lateness_of
+from lamplighter.core.lease import Backlog, Ticker
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import PASSED_OVER_COUNTED
+from lamplighter.core.limits import ON_TIME, PASSED_OVER_COUNTED
 from lamplighter.core.misfire import Gap
 from lamplighter.core.model import Execution, Job
+from lamplighter.core.outcome import was_without_permit
+from lamplighter.core.permits import Key
 
 SERVICE: Final = "lamplighter"
 NAMESPACE: Final = "Lamplighter"
@@ -58,16 +65,24 @@ class LambdaTelemetry:
     are logged; both lines of one execution are, or neither. Everything else always is.
     """
 
-    def __init__(self, *, logger: Logger | None = None, sample_rate: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        logger: Logger | None = None,
+        sample_rate: float = 1.0,
+        clock_offset: Callable[[], timedelta | None] | None = None,
+    ) -> None:
+        """`clock_offset` tells how far the clock is off when that is to be told, else None."""
         # The place in this file that a line comes from tells nobody anything.
         self._logger = logger or Logger(service=SERVICE, location=None)
         self._sample_rate = sample_rate
+        self._clock_offset = clock_offset
         self._counted: dict[str | None, dict[str, list[float]]] = {}
         self._lock = threading.Lock()
 
     @_harmless
-    def ticked(self) -> None:
-        self._count("ticks")
+    def ticked(self, *, by: Ticker) -> None:
+        self._count(f"ticks_by_{by}")
 
     @_harmless
     def created(self, *, queue: str, directly: bool) -> None:  # noqa: ARG002 -- the port's
@@ -87,6 +102,14 @@ class LambdaTelemetry:
             )
 
     @_harmless
+    def draining(self, *, partition: int, backlog: Backlog) -> None:
+        left = left_of(backlog)
+        self._measure("backlog_ms", left)
+        self._log(
+            "draining", partition=partition, backlog_ms=left // _MILLISECOND, sent=backlog.sent
+        )
+
+    @_harmless
     def swept(self, *, partition: int, rows: int) -> None:
         if rows:
             self._log("swept", partition=partition, rows=rows)
@@ -99,8 +122,14 @@ class LambdaTelemetry:
     @_harmless
     def started(self, execution: Execution, *, lateness: timedelta) -> None:
         self._measure("start_lateness_ms", lateness, lane=execution.queue)
-        if self._is_sampled(execution.id):
-            self._log("started", **_fields(execution), lateness_ms=lateness // _MILLISECOND)
+        # Not sampled where it is late: its line is what says why.
+        if lateness > ON_TIME or self._is_sampled(execution.id):
+            self._log(
+                "started",
+                **_fields(execution),
+                lateness_ms=lateness // _MILLISECOND,
+                **_parts(execution),
+            )
 
     @_harmless
     def finished(self, execution: Execution) -> None:
@@ -110,6 +139,20 @@ class LambdaTelemetry:
             self._count("expired")
         if execution.state is not State.SUCCEEDED or self._is_sampled(execution.id):
             self._log("finished", **_fields(execution), **_ending(execution))
+
+    @_harmless
+    def parked(self, execution: Execution) -> None:
+        self._count("parked")
+        self._log("parked", **_fields(execution), reason=execution.reason)
+
+    @_harmless
+    def told(self, execution: Execution) -> None:
+        self._log("told", **_fields(execution))
+
+    @_harmless
+    def not_told(self, execution: Execution, error: Exception) -> None:
+        self._count("notices_failed")
+        self._log("not_told", **_fields(execution), reason=str(error))
 
     @_harmless
     def claim_lost(self, id: ExecutionId, *, reason: str) -> None:
@@ -132,8 +175,33 @@ class LambdaTelemetry:
         self._log("recovered", **_fields(execution), reason=reason)
 
     @_harmless
+    def promoted(self, execution: Execution, *, to: str) -> None:
+        self._count("promoted")
+        self._log("promoted", **_fields(execution), to=to)
+
+    @_harmless
+    def no_permit(self, execution: Execution, *, of: Key) -> None:
+        self._count("no_permit")
+        # Once, however often it looks again.
+        if not was_without_permit(execution):
+            self._log("no_permit", **_fields(execution), limit=str(of))
+
+    @_harmless
     def undeliverable(self, id: ExecutionId, *, count: int) -> None:
         self._log("undeliverable", execution_id=id, count=count)
+
+    @_harmless
+    def forewarned(self, *, queue: str, lateness: timedelta) -> None:
+        self._count("forewarned")
+        self._log("forewarned", queue=queue, expected_lateness_ms=lateness // _MILLISECOND)
+
+    @_harmless
+    def forewarning_failed(self, error: Exception) -> None:
+        self._count("forewarning_failed")
+        if isinstance(error, Unavailable):
+            self._log("forewarning_failed", reason=str(error))
+        else:
+            self._logger.error("forewarning_failed", exc_info=error)
 
     @_harmless
     def unreadable(self, *, queue: str, body: str) -> None:
@@ -146,6 +214,16 @@ class LambdaTelemetry:
         else:
             # Ours, not a handler's: those end as an outcome.
             self._logger.error("broke", extra={"execution_id": id}, exc_info=error)
+
+    @_harmless
+    def clock_refused(self, off: Bounds, *, messages: int) -> None:
+        self._add("clock_refused", float(messages), None)
+        self._log(
+            "clock_refused",
+            messages=messages,
+            offset_at_least_ms=off.low // _MILLISECOND,
+            offset_at_most_ms=off.high // _MILLISECOND,
+        )
 
     @_harmless
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
@@ -176,6 +254,10 @@ class LambdaTelemetry:
         self._log("missed", job_id=job.id, owner=job.owner, count=count)
 
     @_harmless
+    def said(self, execution: Execution, line: str) -> None:
+        self._log("said", execution_id=execution.id, task=execution.task, line=line)
+
+    @_harmless
     def hung(self, execution: Execution) -> None:
         self._log("hung", **_fields(execution))
 
@@ -185,6 +267,8 @@ class LambdaTelemetry:
 
         To be called at the end of every invocation: the environment may never thaw again.
         """
+        if self._clock_offset and (off := self._clock_offset()) is not None:
+            self._measure("clock_offset_ms", abs(off))
         with self._lock:
             counted, self._counted = self._counted, {}
         for lane, metrics in counted.items():
@@ -218,6 +302,16 @@ def _fields(execution: Execution) -> dict[str, object]:
         "state": execution.state.value,
         "attempt": execution.attempt,
         "worker": execution.worker,
+    }
+
+
+def _parts(execution: Execution) -> dict[str, object]:
+    """What the lateness of a first try is made of; what took no time is left out."""
+    found = None if execution.attempts else lateness_of(execution)
+    return {
+        f"{name}_ms": took // _MILLISECOND
+        for name, took in (found.parts if found else {}).items()
+        if took
     }
 
 

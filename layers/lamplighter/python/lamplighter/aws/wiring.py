@@ -6,6 +6,7 @@ by every invocation.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 import boto3
@@ -16,13 +17,28 @@ from lamplighter.aws.control import DynamoControl
 from lamplighter.aws.dynamo import Dynamo
 from lamplighter.aws.executions import DynamoExecutions
 from lamplighter.aws.jobs import DynamoJobs
+from lamplighter.aws.ledger import DynamoLedger
+from lamplighter.aws.notices import AwsNotices
+from lamplighter.aws.offset import NOBODY, DynamoClockOffset
 from lamplighter.aws.patience import Fan, Patience
 from lamplighter.aws.payloads import S3_CONFIG, S3Payloads
+from lamplighter.aws.permits import DynamoPermits
 from lamplighter.aws.queue import SqsQueue
 from lamplighter.aws.settings import Settings
 from lamplighter.aws.tally import DynamoTally
 from lamplighter.aws.telemetry import LambdaTelemetry
-from lamplighter.ports import Control, Jobs, Payloads, Ports, Tally
+from lamplighter.core.limits import SAMPLE_PATIENCE
+from lamplighter.ports import (
+    Control,
+    Jobs,
+    Notices,
+    Payloads,
+    Permits,
+    Ports,
+    Queue,
+    Tally,
+    Telemetry,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -39,6 +55,14 @@ CLIENT_CONFIG: Final = Config(
     connect_timeout=1,
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 3},
+)
+
+
+# For what is only good to know: no second try, and no wait that anybody would notice.
+HASTY_CONFIG: Final = Config(
+    connect_timeout=SAMPLE_PATIENCE.total_seconds(),
+    read_timeout=SAMPLE_PATIENCE.total_seconds(),
+    retries={"mode": "standard", "total_max_attempts": 1},
 )
 
 
@@ -65,7 +89,7 @@ def wire(settings: Settings) -> Wired:
     """All the ports that the settings allow for."""
     dynamodb: DynamoDBClient = boto3.client("dynamodb", config=CLIENT_CONFIG)
     sqs: SQSClient = boto3.client("sqs", config=CLIENT_CONFIG)
-    return wire_to(settings, dynamodb=dynamodb, sqs=sqs)
+    return wire_to(settings, dynamodb=dynamodb, sqs=sqs, hasty=_hasty_client)
 
 
 def wire_to(
@@ -74,25 +98,45 @@ def wire_to(
     dynamodb: "DynamoDBClient",
     sqs: "SQSClient",
     s3: Callable[[], "S3Client"] | None = None,
+    hasty: Callable[[], "DynamoDBClient"] | None = None,
 ) -> Wired:
-    """As `wire`, on clients made elsewhere; that of S3 when it is first needed."""
+    """As `wire`, on clients made elsewhere; that of S3 when it is first needed.
+
+    So is `hasty`, for what may as well not be known; without it that is asked as all else is.
+    """
     clock, chance, fan = SystemClock(), SystemChance(), Fan(THREADS)
     patience = Patience(clock=clock, chance=chance)
     dynamo = Dynamo(dynamodb, patience=patience, fan=fan)
-    telemetry = LambdaTelemetry(sample_rate=settings.log_sample_rate)
+    clock_offset = DynamoClockOffset(
+        dynamodb, clock=clock, ask=lambda: dynamo.get(settings.executions_table, NOBODY)
+    )
+    telemetry = LambdaTelemetry(
+        sample_rate=settings.log_sample_rate, clock_offset=clock_offset.to_tell
+    )
     ports = Ports(
         clock=clock,
+        clock_offset=clock_offset,
         chance=chance,
         executions=DynamoExecutions(
-            dynamo, table=settings.executions_table, jobs_table=settings.jobs_table
+            dynamo,
+            table=settings.executions_table,
+            jobs_table=settings.jobs_table,
+            hasty=cache(lambda: Dynamo(hasty(), patience=patience, fan=fan)) if hasty else None,
         ),
         jobs=_jobs(dynamo, settings),
         tally=_tally(dynamo, settings),
         control=_control(dynamo, settings, clock),
+        permits=_permits(dynamo, settings, clock),
         payloads=_payloads(s3, settings, clock),
+        ledger=DynamoLedger(
+            dynamo,
+            table=settings.executions_table,
+            others=[name for name in (settings.jobs_table, settings.control_table) if name],
+        ),
         queue=SqsQueue(
             sqs,
             lanes=settings.queues,
+            fair=[lane for lane, rules in settings.lanes.items() if rules.fair],
             work_url=settings.work_queue_url,
             clock=clock,
             patience=patience,
@@ -101,14 +145,53 @@ def wire_to(
         telemetry=telemetry,
         shards=settings.shards,
         partitions=settings.partitions,
+        drain_per_second=settings.drain_per_second,
         quotas=settings.quotas,
+        capacity=settings.capacity,
+        lanes=settings.lanes,
+        parked_for=settings.parked_for,
+        notices=_notices(settings),
     )
     return Wired(ports=ports, telemetry=telemetry)
+
+
+def operating(
+    dynamodb: "DynamoDBClient",
+    *,
+    executions_table: str,
+    jobs_table: str,
+    control_table: str,
+    telemetry: Telemetry,
+    shards: int,
+    partitions: int,
+) -> Ports:
+    """What whoever operates a stack reaches of it: its tables, and none of its queues."""
+    clock, chance, fan = SystemClock(), SystemChance(), Fan(THREADS)
+    dynamo = Dynamo(dynamodb, patience=Patience(clock=clock, chance=chance), fan=fan)
+    return Ports(
+        clock=clock,
+        chance=chance,
+        executions=DynamoExecutions(dynamo, table=executions_table, jobs_table=jobs_table),
+        jobs=DynamoJobs(dynamo, table=jobs_table, executions_table=executions_table),
+        tally=DynamoTally(dynamo, table=jobs_table, executions_table=executions_table),
+        control=DynamoControl(dynamo, table=control_table, clock=clock),
+        permits=DynamoPermits(dynamo, table=control_table, clock=clock),
+        payloads=cast("Payloads", _Absent("payloads", "bucket")),
+        ledger=DynamoLedger(dynamo, table=executions_table, others=[jobs_table, control_table]),
+        queue=cast("Queue", _Absent("queue", "queue")),
+        telemetry=telemetry,
+        shards=shards,
+        partitions=partitions,
+    )
 
 
 def s3_client() -> "S3Client":
     """A client of S3: of the few functions and jobs that need one, each makes it once."""
     return boto3.client("s3", config=CLIENT_CONFIG.merge(S3_CONFIG))
+
+
+def _hasty_client() -> "DynamoDBClient":
+    return boto3.client("dynamodb", config=CLIENT_CONFIG.merge(HASTY_CONFIG))
 
 
 def _payloads(
@@ -117,6 +200,13 @@ def _payloads(
     if settings.payloads_bucket is None:
         return cast("Payloads", _Absent("payloads", "bucket"))
     return S3Payloads(connect or s3_client, bucket=settings.payloads_bucket, clock=clock)
+
+
+def _notices(settings: Settings) -> Notices | None:
+    bus, topic_arn = settings.notice_bus, settings.notice_topic
+    if bus is None and topic_arn is None:
+        return None
+    return AwsNotices(stage=settings.stage, bus=bus, topic_arn=topic_arn)
 
 
 def _jobs(dynamo: Dynamo, settings: Settings) -> Jobs:
@@ -137,3 +227,9 @@ def _control(dynamo: Dynamo, settings: Settings, clock: SystemClock) -> Control:
     if settings.control_table is None:
         return cast("Control", _Absent("control"))
     return DynamoControl(dynamo, table=settings.control_table, clock=clock)
+
+
+def _permits(dynamo: Dynamo, settings: Settings, clock: SystemClock) -> Permits:
+    if settings.control_table is None:
+        return cast("Permits", _Absent("permits"))
+    return DynamoPermits(dynamo, table=settings.control_table, clock=clock)

@@ -2,20 +2,27 @@
 
 import os
 import sys
+from dataclasses import replace
 from typing import Final, NoReturn
 
 import boto3
 from botocore.config import Config
 
+from lamplighter.aws.clock import process_began_at
 from lamplighter.aws.settings import Environment, WorkerSettings
 from lamplighter.aws.signing import SecretKeys
+from lamplighter.aws.targets import AwsTargets
 from lamplighter.aws.wiring import CLIENT_CONFIG, Wired
+from lamplighter.core.waits import Boot
 from lamplighter.runtime.batch import BatchRunner
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.tasks import shell
+from lamplighter.tasks.answers import ContextAnswers
 from lamplighter.tasks.http import HttpCaller, Keys
-from lamplighter.tasks.registry import load
+from lamplighter.tasks.isolation import Isolation
+from lamplighter.tasks.named import NamedCaller
 from lamplighter.tasks.runner import TaskRunner
+from lamplighter.tasks.source import Source
 
 # It cannot be interrupted, and a handler that must stop has five seconds.
 _ONE_TRY: Final = Config(retries={"mode": "standard", "total_max_attempts": 1})
@@ -27,8 +34,8 @@ def batch_runner(wired: Wired, settings: WorkerSettings, environment: Environmen
     Raises InvalidTasks when they cannot be loaded, and NotAllowedHere when the shell task, or
     targets on this host itself, are switched on in a deployed Lambda: such a worker must not start.
     """
-    tasks = load(settings.tasks)
-    shell.enable(tasks, owners=settings.shell_owners, environ=environment)
+    source = Source(module=settings.tasks, shell_owners=tuple(sorted(settings.shell_owners)))
+    tasks = source.load(environment)
     if settings.http.reach.loopback and not shell.is_our_own_machine(environment):
         raise shell.NotAllowedHere(
             "LAMPLIGHTER_HTTP_ALLOW has loopback in a deployed Lambda, whose runtime answers there"
@@ -41,14 +48,21 @@ def batch_runner(wired: Wired, settings: WorkerSettings, environment: Environmen
         # Not sys.exit: a thread that does not end would be waited for.
         os._exit(code)
 
+    answers = ContextAnswers(wired.ports)
+    runner = TaskRunner(
+        tasks,
+        heartbeats,
+        wired.ports.clock,
+        http=HttpCaller(settings.http, wired.ports.clock, keys=_keys(wired, settings)),
+        named=NamedCaller(settings.targets, AwsTargets(telemetry=wired.ports.telemetry)),
+        isolation=Isolation(source, wired.ports.telemetry.said, answers=answers),
+        answers=answers,
+    )
+    # Last of all: what is loaded above is loaded while messages wait.
+    boot = Boot(began_at=process_began_at(), ready_at=wired.ports.clock.now())
     return BatchRunner(
-        ports=wired.ports,
-        runner=TaskRunner(
-            tasks,
-            heartbeats,
-            wired.ports.clock,
-            http=HttpCaller(settings.http, wired.ports.clock, keys=_keys(wired, settings)),
-        ),
+        ports=replace(wired.ports, boot=boot),
+        runner=runner,
         heartbeats=heartbeats,
         end_process=end_process,
     )

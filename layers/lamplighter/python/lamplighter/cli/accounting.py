@@ -19,7 +19,7 @@ from lamplighter.cli.surroundings import (
     words,
 )
 from lamplighter.client.http import Document
-from lamplighter.core.limits import FORECAST_MOST_PER_SECOND, FORECAST_PER_SECOND
+from lamplighter.core.limits import FORECAST_MOST_PER_SECOND
 
 
 def ledger(
@@ -83,13 +83,15 @@ def forecast(
         ),
     ] = None,
     per_second: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="How many executions can start in a second.",
+            help="How many executions can start in a second, as if there were one lane; what "
+            "each of the stack's can, unless given.",
             min=0.001,
             max=FORECAST_MOST_PER_SECOND,
+            show_default=False,
         ),
-    ] = FORECAST_PER_SECOND,
+    ] = None,
     url: Url = HERE,
     token: Token = "",
     as_json: AsJson = False,
@@ -100,18 +102,27 @@ def forecast(
     if as_json:
         terminal().print_json(data=found)
         return
-    late = {one["minute"]: one["lateness_seconds"] for one in found["late"]}
     table = Table(
-        *(column("MINUTE"), column("DUE"), column("IN ONE SECOND"), column("LATE BY")), box=None
+        *(column("MINUTE"), words("LANE"), column("DUE"), column("IN ONE SECOND")),
+        column("LATE BY"),
+        box=None,
     )
-    for one in found["minutes"]:
-        seconds = late.get(one["minute"])
+    judged = found["lanes"] if per_second is None else [{**found, "queue": "all"}]
+    rows = [(one["minute"], lane, one) for lane in judged for one in lane["minutes"]]
+    for minute, lane, one in sorted(rows, key=lambda row: (row[0], row[1]["queue"])):
+        late = {late["minute"]: late["lateness_seconds"] for late in lane["late"]}
         table.add_row(
-            *(one["minute"], str(one["planned"]), str(one["busiest_second"])),
-            "" if seconds is None else f"{seconds:.0f} s",
+            *(minute, lane["queue"], str(one["planned"]), str(one["busiest_second"])),
+            f"{late[minute]:.0f} s" if minute in late else "",
         )
     terminal().print(table)
-    typer.echo(_advice(found))
+    if per_second is not None:
+        typer.echo(_advice(found))
+        return
+    for lane in judged:
+        typer.echo(f"{lane['queue']}: {_advice(lane)}")
+    if not judged:
+        typer.echo("nothing is due")
 
 
 def _advice(found: Document) -> str:
@@ -125,6 +136,28 @@ def _advice(found: Document) -> str:
     if window is None:
         return f"{told}; it is more than that for as long as this looks: no window helps"
     return f"{told}; flexible_window_seconds={window} on the jobs of those minutes would do"
+
+
+def progress(
+    context: typer.Context,
+    url: Url = HERE,
+    token: Token = "",
+    as_json: AsJson = False,
+) -> None:
+    """Tell how far dispatch has come, and when a backlog will be over."""
+    with Surroundings.of(context).client(url, token) as client:
+        found = client.progress()
+    if as_json:
+        terminal().print_json(data=found)
+        return
+    terminal().print(f"Dispatched until {found['due_until']}.")
+    if backlog := found["backlog"]:
+        ends_at = backlog["ends_at"] or "not known yet"
+        terminal().print(
+            f"Of what was due until {backlog['until']}, since {backlog['since']}: "
+            f"{backlog['share_done']:.0%} dispatched, {backlog['sent']} executions, "
+            f"at {backlog['oldest']}. Over: {ends_at}."
+        )
 
 
 def recover(

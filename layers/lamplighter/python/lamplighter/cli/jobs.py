@@ -212,12 +212,19 @@ def create(
     for setting in settings or []:
         _set(body, setting)
     with Surroundings.of(context).client(url, token) as client:
-        accepted = client.create(body, key=key or None)
+        accepted = client.create(body, key=key or None, forecast=True)
     what = "is there already" if accepted.is_replayed else "created"
     typer.echo(f"{accepted.job['job_id']} {what}")
     if first := accepted.job.get("execution_id"):
         # On a line of its own: the job's id stays the first word, and scripts read that.
         typer.echo(f"{first} is its execution")
+    tell_warnings(accepted.job)
+
+
+def tell_warnings(answer: Document) -> None:
+    """What an answer warns of, beside what is printed for scripts."""
+    for warning in answer.get("warnings", ()):
+        typer.echo(f"warning: {warning['detail']}", err=True)
 
 
 def _payload(text: str) -> object:
@@ -263,6 +270,7 @@ def update(
     with Surroundings.of(context).client(url, token) as client:
         updated = client.update(job, fields, version=if_match)
     _tell_revised(updated)
+    tell_warnings(updated)
 
 
 def _tell_revised(job: Document) -> None:

@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from lamplighter.cli import accounting, crontab, executions, jobs, schedule, tz_diff
+from lamplighter.cli import (
+    accounting,
+    crontab,
+    executions,
+    failover,
+    jobs,
+    limits,
+    schedule,
+    simulate,
+    tz_diff,
+)
 from lamplighter.cli.surroundings import FAILED, an_owner, fail
 from lamplighter.version import VERSION
 
@@ -21,11 +31,15 @@ imports.command("crontab")(crontab.import_crontab)
 app.add_typer(imports, name="import")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(executions.app, name="executions")
+app.add_typer(limits.app, name="limits")
 schedule.register(app)
 app.command("ledger")(accounting.ledger)
 app.command("forecast")(accounting.forecast)
+app.command("progress")(accounting.progress)
 app.command("recover")(accounting.recover)
+app.command("failover")(failover.failover)
 app.command("tz-diff")(tz_diff.tz_diff)
+app.command("simulate")(simulate.simulate)
 
 
 def _tell_version(wanted: bool) -> None:

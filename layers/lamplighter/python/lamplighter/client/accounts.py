@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamplighter.api.loads import assessed
-from lamplighter.core.forecast import Load
+from lamplighter.api import loads
+from lamplighter.core.forecast import Load, summed
 from lamplighter.core.schedule import parse_instant
 
 Document = Mapping[str, Any]
@@ -29,21 +29,41 @@ def together(parts: Sequence[Document]) -> Document:
     }
 
 
-def planned(parts: Sequence[Document]) -> Document:
-    """A forecast as one: its minutes are the sums, and what they come to is told anew."""
+def planned(parts: Sequence[Document], *, per_second: float | None = None) -> Document:
+    """A forecast as one: its minutes are the sums, and what they come to is told anew.
+
+    On the capacity that was asked for, or lane by lane on the stack's.
+    """
     if len(parts) == 1:
         return parts[0]
-    minutes: dict[str, Load] = {}
-    for one in (minute for part in parts for minute in part["minutes"]):
-        text = one["minute"]
-        known = minutes.get(text)
-        minutes[text] = Load(
-            minute=parse_instant("minute", text),
-            planned=one["planned"] + (known.planned if known else 0),
-            burst=one["busiest_second"] + (known.burst if known else 0),
-        )
-    loads = [minutes[text] for text in sorted(minutes)]
-    return {**parts[0], **assessed(loads, per_second=parts[0]["per_second"]), "next_cursor": None}
+    parted: dict[str, list[Load]] = {}
+    capacity: dict[str, float] = {}
+    for lane in (lane for part in parts for lane in part["lanes"]):
+        capacity[lane["queue"]] = lane["per_second"]
+        parted.setdefault(lane["queue"], []).extend(map(_load, lane["minutes"]))
+    lanes = {queue: summed(parted[queue]) for queue in sorted(parted)}
+    together = (
+        loads.by_lane(lanes, capacity=capacity, per_second=parts[0]["per_second"])
+        if per_second is None
+        else loads.as_one(lanes, per_second=per_second)
+    )
+    return {
+        **parts[0],
+        **together,
+        "lanes": [
+            loads.lane(queue, of_lane, per_second=capacity[queue])
+            for queue, of_lane in lanes.items()
+        ],
+        "next_cursor": None,
+    }
+
+
+def _load(one: Document) -> Load:
+    return Load(
+        minute=parse_instant("minute", one["minute"]),
+        planned=one["planned"],
+        burst=one["busiest_second"],
+    )
 
 
 def _joined(one: Document, other: Document) -> dict[str, Any]:

@@ -61,17 +61,23 @@ class Client:
             trust_env=False,
         )
 
-    def create(self, body: Document, *, key: str | None = None) -> Accepted:
+    def create(
+        self, body: Document, *, key: str | None = None, forecast: bool | None = None
+    ) -> Accepted:
         """Create a job; with a key it can be asked for again without making two.
 
-        A payload over 64 KiB is uploaded first, and the job refers to it. Raises Refused, and
-        NotReached, after which only a key makes it safe to ask again.
+        A payload over 64 KiB is uploaded first, and the job refers to it. `forecast` says
+        whether the answer's `warnings` tell of a late start; without it, a recurring job's do.
+        Raises Refused, and NotReached, after which only a key makes it safe to ask again.
         """
         body = self._offloaded(body)
-        answer = self._send("POST", "/v1/jobs", body=body, headers=_keyed(key))
+        query = _forecasting(forecast)
+        answer = self._send("POST", "/v1/jobs", query=query, body=body, headers=_keyed(key))
         return Accepted(job=answer.json(), is_replayed="idempotent-replayed" in answer.headers)
 
-    def create_many(self, bodies: Sequence[Document]) -> Sequence[Document]:
+    def create_many(
+        self, bodies: Sequence[Document], *, forecast: bool | None = None
+    ) -> Sequence[Document]:
         """Create up to 100 jobs, each with a key of its own in its body, or none.
 
         The answers, in the same order, have each the `status` and the `body` that `create`
@@ -79,7 +85,7 @@ class Client:
         """
         jobs = [self._offloaded(body) for body in bodies]
         answers: Sequence[Document] = self._send(
-            "POST", "/v1/jobs/batch", body={"jobs": jobs}
+            "POST", "/v1/jobs/batch", query=_forecasting(forecast), body={"jobs": jobs}
         ).json()["answers"]
         return answers
 
@@ -130,15 +136,28 @@ class Client:
             raise
         return None if job["status"] == "DELETED" else job
 
-    def update(self, id: str, patch: Document, *, version: int | None = None) -> Document:
+    def update(
+        self,
+        id: str,
+        patch: Document,
+        *,
+        version: int | None = None,
+        forecast: bool | None = None,
+    ) -> Document:
         """Have a job go on otherwise: a merge patch of its body; the answer is the job.
 
         None takes a field back to its default; a large payload is uploaded, as by `create`.
         With the `version` that the job was read at, a change that somebody made since makes
-        this Refused (412), and nothing is changed.
+        this Refused (412), and nothing is changed. `forecast` is as for `create`.
         """
         body = self._offloaded(patch, payloads.too_large_in_patch)
-        answer = self._send("PATCH", f"/v1/jobs/{id}", body=body, headers=_matching(version))
+        answer = self._send(
+            "PATCH",
+            f"/v1/jobs/{id}",
+            query=_forecasting(forecast),
+            body=body,
+            headers=_matching(version),
+        )
         document: Document = answer.json()
         return document
 
@@ -198,11 +217,35 @@ class Client:
         """The load that is planned for a range to come, and how late it makes what is due.
 
         `start` and `end` are RFC 3339; the next hour, unless given. `per_second` is the
-        capacity. Of parts the busiest seconds are added up, as if they were the same one.
+        capacity of all lanes as one; without it each goes by the stack's. Of parts the busiest
+        seconds are added up, as if they were the same one.
         """
         said = {"from": start, "to": end, "per_second": per_second and f"{per_second:.3f}"}
         query = {name: text for name, text in said.items() if text}
-        return accounts.planned([*self._parts("/v1/forecast", query)])
+        parts = [*self._parts("/v1/forecast", query)]
+        return accounts.planned(parts, per_second=per_second)
+
+    def progress(self) -> Document:
+        """How far dispatch has come, of everybody's jobs, and how a backlog drains."""
+        return self._document("/v1/progress")
+
+    def limits(self) -> Sequence[Document]:
+        """How many executions may run at once, by lane, owner and task, and how many do."""
+        items: Sequence[Document] = self._document("/v1/limits")["items"]
+        return items
+
+    def set_limit(self, kind: str, name: str, limit: int) -> Document:
+        """Let so many executions of a `queue`, an `owner` or a `task` run at once; 0: none.
+
+        Changes what holds for everybody's jobs: the token's scopes must name `ops:limits`.
+        """
+        body = {"kind": kind, "name": name, "limit": limit}
+        document: Document = self._send("PUT", "/v1/limits", body=body).json()
+        return document
+
+    def remove_limit(self, kind: str, name: str) -> None:
+        """Let any number of them run at once again."""
+        self._send("DELETE", "/v1/limits", query={"kind": kind, "name": name})
 
     def recovery(self) -> Iterator[Document]:
         """The jobs of which something would run if dispatch came back now, and what."""
@@ -335,6 +378,10 @@ def _told(error: httpx.TransportError) -> str:
 
 def _matching(version: int | None) -> Mapping[str, str]:
     return {} if version is None else {"if-match": f'"{version}"'}
+
+
+def _forecasting(wanted: bool | None) -> dict[str, str] | None:
+    return None if wanted is None else {"forecast": str(wanted).lower()}
 
 
 def _keyed(key: str | None) -> Mapping[str, str]:

@@ -34,10 +34,13 @@ _SHARD_BITS: Final = 12
 _HASH_BITS: Final = 70
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MINUTE: Final = timedelta(minutes=1)
 
 _EXECUTION: Final = "ex_"
 _RECURRING: Final = "job_"
 _ONE_OFF: Final = "one_"
+
+_ANY_EXECUTION: Final = re.compile(rf"{_EXECUTION}[{_ALPHABET}]{{{_LENGTH}}}")
 
 _CHECK_GRID_MINUTES: Final = 5
 # Never `.` or `..` between slashes: what is between us and the bucket may resolve them.
@@ -46,6 +49,11 @@ _OBJECT_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-]
 OWNER_SUFFIXES: Final = 4
 """How many index partitions one owner's rows are spread over."""
 _QUEUED: Final = "q"
+
+JOB_SORT_KEY: Final = "job"
+"""Of every job's current definition, and of nothing else."""
+KEY_SORT_KEY: Final = "key"
+"""Of every idempotency key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +183,11 @@ def parse_job_id(text: str) -> JobId:
     return JobId(_parse(text, "job_id", (_RECURRING, _ONE_OFF)))
 
 
+def execution_ids_in(text: str) -> Sequence[ExecutionId]:
+    """What looks like an execution's id in a text, in order."""
+    return [ExecutionId(found) for found in _ANY_EXECUTION.findall(text)]
+
+
 def _parse(text: str, field: str, prefixes: tuple[str, ...]) -> str:
     prefix = next((known for known in prefixes if text.startswith(known)), None)
     try:
@@ -233,9 +246,44 @@ def check_position(execution: ExecutionId, at: datetime) -> Position:
     return encode(to_ms(placed), place_of(execution).shard, hash_of("check", execution))
 
 
+def watch_place(job: JobId, after: datetime, every: timedelta) -> datetime:
+    """The next of the minutes, one each `every`, in which a job's ledger may be looked at.
+
+    Those of a longer distance are among those of any that divides it. Which they are depends on
+    the job, so that the jobs of a deployment do not all come in the same minute.
+    """
+    step = every // _MINUTE
+    turn = _watch_hash(job) % step
+    minute = (minute_of(after) - turn) // step * step + turn + step
+    return start_of(Minute(minute))
+
+
+def watch_position(job: JobId, at: datetime) -> Position:
+    """Where the row lies that has a job's ledger looked at then."""
+    return encode(to_ms(at), place_of(job).shard, _watch_hash(job))
+
+
+def _watch_hash(job: JobId) -> int:
+    return hash_of("watch", job)
+
+
 def payload_key(id: JobId, version: int) -> tuple[str, str]:
     """(partition key, sort key) of a payload that is an item of its own."""
     return f"payload#{id}", f"{version:08d}"
+
+
+def checkpoint_key(id: ExecutionId) -> tuple[str, str]:
+    """(partition key, sort key) of an execution's last checkpoint."""
+    return f"checkpoint#{id}", "last"
+
+
+def ledger_key(owner: str, idempotent_as: str, key: str) -> tuple[str, str]:
+    """(partition key, sort key) of what a handler did once; no two owners share one.
+
+    `idempotent_as` is the idempotency key of its execution.
+    """
+    whose = f"{hash_of('ledger', owner):018x}#{hash_of(owner, 'ledger'):018x}"
+    return f"ledger#{whose}#{idempotent_as}", key
 
 
 def object_prefix(owner: str) -> str:
@@ -260,7 +308,7 @@ def object_key(owner: str, name: str) -> str | None:
 
 def job_key(job_id: JobId) -> tuple[str, str]:
     """(partition key, sort key) of a job's current definition."""
-    return job_id, "job"
+    return job_id, JOB_SORT_KEY
 
 
 def job_version_key(job_id: JobId, version: int) -> tuple[str, str]:
@@ -270,7 +318,7 @@ def job_version_key(job_id: JobId, version: int) -> tuple[str, str]:
 
 def idempotency_key(owner: str, key: str) -> tuple[str, str]:
     """(partition key, sort key) of an owner's idempotency key; no two owners share one."""
-    return f"key#{hash_of('key', owner, key):018x}#{hash_of(key, owner):018x}", "key"
+    return f"key#{hash_of('key', owner, key):018x}#{hash_of(key, owner):018x}", KEY_SORT_KEY
 
 
 def owner_key(owner: str, suffix: int) -> str:
@@ -353,9 +401,28 @@ def job_id_at(position: Position) -> JobId:
     return JobId(_RECURRING + position)
 
 
-def partition_key(partition: int, work: str) -> tuple[str, str]:
+def partition_key(generation: int, partition: int, work: str) -> tuple[str, str]:
     """(partition key, sort key) of a partition's control item for one kind of work."""
-    return f"partition#{partition:04d}", work
+    return f"partition#{generation:04d}#{partition:04d}", work
 
 
 LAYOUT_KEY: Final = ("layout", "current")
+
+LIMITS_KEY: Final = ("permit#limits", "current")
+"""Of all limits of what runs at once; like those of each, it begins with `permit#`."""
+WAITS: Final = "wait#"
+"""What the sort keys of those that wait for a place begin with; they sort by time."""
+
+
+def permit_key(kind: str, name: str) -> tuple[str, str]:
+    """(partition key, sort key) of who has a place under a limit; no two limits share one."""
+    return _permit(kind, name), "held"
+
+
+def waits_key(kind: str, name: str, id: ExecutionId) -> tuple[str, str]:
+    """(partition key, sort key) of an execution that waits for a place under a limit."""
+    return _permit(kind, name), f"{WAITS}{body_of(id)}"
+
+
+def _permit(kind: str, name: str) -> str:
+    return f"permit#{hash_of('permit', kind, name):018x}#{hash_of(name, kind, 'permit'):018x}"

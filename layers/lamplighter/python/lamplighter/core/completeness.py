@@ -7,6 +7,7 @@ again as of then, passes over all that lies between its two neighbours. Whatever
 so is missed: a healthy chain leaves no holes.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from lamplighter.core.buckets import from_ms, to_ms
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import LEDGER_LATE, MAX_CLOCK_ERROR
 from lamplighter.core.misfire import successor
@@ -22,6 +24,13 @@ from lamplighter.core.model import Execution, Job, JobStatus
 from lamplighter.core.status import Status
 
 _TICK: Final = timedelta(milliseconds=1)
+_NONE: Final = "-"
+# Version; before; the later slot; how many are open, how many of them below, the last of them;
+# how far was looked above. Seven days of a slot a second have six digits.
+_PLACE: Final = re.compile(
+    r"([1-9]\d{0,8})\.(\d{1,13})\.(\d{1,13}|-)\.(?:(\d{1,6})\.(\d{1,6})\.(\d{1,13})|-)\.(\d{1,13}|-)",
+    re.ASCII,
+)
 
 
 class Outcome(StrEnum):
@@ -36,9 +45,10 @@ class Outcome(StrEnum):
     EXPIRED = "EXPIRED"
     """Its deadline passed before it could start."""
     PENDING = "PENDING"
-    """Not due yet, or so lately that nothing is wrong; or it waits for its predecessor."""
+    """Not due yet, or so lately that nothing is wrong; or it waits: for dispatch to come to it,
+    in its lane, or for its predecessor."""
     MISSED = "MISSED"
-    """It should have run, or have a reason why not, and has neither."""
+    """Dispatch has passed it, and there is neither an execution nor a reason why not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +61,7 @@ class Entry:
 
 NOT_DUE: Final = Entry(outcome=Outcome.PENDING, reason="not due")
 JUST_DUE: Final = Entry(outcome=Outcome.PENDING, reason="just due")
+NOT_DISPATCHED: Final = Entry(outcome=Outcome.PENDING, reason="not dispatched")
 NO_EXECUTION: Final = Entry(outcome=Outcome.MISSED, reason="no execution")
 
 _RAN: Final = frozenset(
@@ -78,8 +89,12 @@ _REASONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def entry_of(row: Execution, status: Status, now: datetime) -> Entry:
-    """What became of a slot that has a row, shown with this status."""
+def entry_of(row: Execution, status: Status) -> Entry:
+    """What became of a slot that has a row, shown with this status.
+
+    One that waits is never missed, however late it is: dispatch comes to it, or the sweep does,
+    again and again until it has ended (P7).
+    """
     if row.state in _RAN:
         return Entry(outcome=Outcome.FIRED, reason=row.state)
     match row.state:
@@ -91,11 +106,8 @@ def entry_of(row: Execution, status: Status, now: datetime) -> Entry:
             return Entry(outcome=Outcome.CANCELLED, reason=reason)
         case State.EXPIRED:
             return Entry(outcome=Outcome.EXPIRED, reason="deadline")
-        case State.BLOCKED:
-            return Entry(outcome=Outcome.PENDING, reason=row.state)
         case _:
-            is_late = row.due_at + LEDGER_LATE < now
-            return Entry(outcome=Outcome.MISSED if is_late else Outcome.PENDING, reason=status)
+            return Entry(outcome=Outcome.PENDING, reason=status)
 
 
 def group_of(reason: str | None) -> str:
@@ -109,6 +121,66 @@ def entry_of_none(run_at: datetime, now: datetime) -> Entry:
     if run_at > now:
         return NOT_DUE
     return NO_EXECUTION if run_at + LEDGER_LATE < now else JUST_DUE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """Slots next to each other that have no rows and are not decided yet."""
+
+    size: int
+    below: int
+    """How many of them lie below the range: they are not counted."""
+    last: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a walk goes on: among a version's slots before an instant."""
+
+    version: int
+    before: datetime
+    later: datetime | None = None
+    """The slot of the oldest row above; None: no row of the version is above."""
+    open: Open | None = None
+    above: datetime | None = None
+    """Up to where no row was found above the range; looking there is to go on first."""
+
+    @property
+    def text(self) -> str:
+        """As a cursor carries it."""
+        open_ = self.open
+        return ".".join(
+            [
+                str(self.version),
+                str(to_ms(self.before)),
+                _ms(self.later),
+                f"{open_.size}.{open_.below}.{to_ms(open_.last)}" if open_ else _NONE,
+                _ms(self.above),
+            ]
+        )
+
+    @classmethod
+    def read(cls, text: str) -> "Place":
+        """The inverse of `text`; raises ValueError for what that never wrote."""
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"no place of a walk: {text[:80]!r}")
+        version, before, later, size, below, last, above = found.groups()
+        return cls(
+            version=int(version),
+            before=from_ms(int(before)),
+            later=_moment(later),
+            open=Open(size=int(size), below=int(below), last=from_ms(int(last))) if size else None,
+            above=_moment(above),
+        )
+
+
+def _ms(moment: datetime | None) -> str:
+    return _NONE if moment is None else str(to_ms(moment))
+
+
+def _moment(text: str) -> datetime | None:
+    return None if text == _NONE else from_ms(int(text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +202,30 @@ class Hole:
         """How many of the slots, from the oldest on, are accounted for, and how; others are not."""
         if self.later is not None:
             return self._passed_over(self.later)
+        reason = self._passed_over_with(self.earlier) if self.earlier else None
+        if reason is not None:
+            return self.size, Entry(outcome=Outcome.SKIPPED, reason=reason)
         return self._given_up()
+
+    def _passed_over_with(self, earlier: Execution) -> str | None:
+        """Why the misfire policy left out the slots together with the row before them, if it did.
+
+        No row of the version comes after them: it makes no more, or the next version took over
+        the one that was armed then.
+        """
+        was_late = earlier.state is State.SKIPPED or (
+            earlier.state is State.EXPIRED and earlier.caught_up is not None
+        )
+        if not was_late or earlier.finished_at is None:
+            return None
+        found = successor(
+            replace(self.version, status=JobStatus.ACTIVE),
+            earlier.scheduled_for,
+            earlier.finished_at,
+            caught_up=earlier.caught_up,
+        )
+        goes_on_later = found.slot is None or found.slot > self._slot(self.size - 1)
+        return group_of(found.passed_over.reason) if found.passed_over and goes_on_later else None
 
     def _passed_over(self, later: Execution) -> tuple[int, Entry]:
         """By the misfire policy, when it armed the later row."""

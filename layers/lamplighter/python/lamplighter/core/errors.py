@@ -19,12 +19,16 @@ LamplighterError
 │   └── Contended       others wrote the same thing for as long as we tried (409)
 └── TaskError           raised by a task's handler to say what its failure means
     ├── Permanent       never retried, whatever the job's policy has in its lists
+    │   └── WritesRefused   `ctx.complete_with` wrote nothing: a condition of the handler's own
+    │                       does not hold, a WriteRefusal for each
     ├── Retryable       retried by the job's policy; so is any other exception
     └── RateLimited     retried no earlier than the other side asked
 
 Anything else is a bug and is not caught.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 _SHOWN_CHARS = 80
@@ -160,6 +164,29 @@ class TaskError(Exception):
 
 class Permanent(TaskError):
     """Trying again cannot help: the execution ends FAILED at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteRefusal:
+    """Why one of a handler's own writes stood in the way of all."""
+
+    index: int
+    """Its place among the items, from 0."""
+    code: str
+    """DynamoDB's, such as `ConditionalCheckFailed`."""
+    message: str = ""
+
+
+class WritesRefused(Permanent):
+    """Nothing was written, and the execution goes on: the handler may do something else.
+
+    A handler that lets it pass fails for good: asked again, the condition would not hold either.
+    """
+
+    def __init__(self, refusals: Sequence[WriteRefusal]) -> None:
+        told = ", ".join(f"item {one.index}: {one.code} {one.message}".rstrip() for one in refusals)
+        super().__init__(f"complete_with wrote nothing: {told}")
+        self.refusals = tuple(refusals)
 
 
 class Retryable(TaskError):

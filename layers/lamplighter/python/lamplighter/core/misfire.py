@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import assert_never
 
+from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.catch_up import CaughtUp
 from lamplighter.core.deadline import overdue
 from lamplighter.core.lifecycle import Event, State
@@ -35,10 +36,12 @@ class Pass:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """It ends without a run: passed over by the misfire policy, or past its deadline."""
+    """It ends without a run: passed over by a policy, or past its deadline."""
 
     event: Event
     reason: str
+    blocker: ExecutionId | None = None
+    """What it gives way to, if to anything."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,15 @@ from lamplighter.core.buckets import (
 from lamplighter.core.catch_up import CatchUp, CaughtUp
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import FINAL, State
+from lamplighter.core.named import NamedTarget
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.schedule import Schedule, UnreadableSchedule
 from lamplighter.core.targets import HttpTarget
+from lamplighter.core.waits import Waited
 
 _MILLISECOND = timedelta(milliseconds=1)
+Target = HttpTarget | NamedTarget
+"""What a job may have called in place of a task."""
 _NOTHING = ("{}", "null")  # a payload that was not given, or is none
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -155,10 +159,12 @@ class Spec:
     """What to run and under which policy; the same for every occurrence of a version."""
 
     task: str
-    """Of an HTTP target, its `task_name`."""
+    """Of a target, its `task_name`."""
     payload: Payload
-    target: HttpTarget | None = None
+    target: Target | None = None
     """None: the task of that name."""
+    task_version: int | None = None
+    """The version of the task that it is made for, from 1; None: whichever its worker has."""
     queue: str = "default"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: timedelta = limits.DEFAULT_TIMEOUT
@@ -170,6 +176,7 @@ class Spec:
         if self.target is not None:
             self._check_target(self.target)
         check_name("task", self.task)
+        self._check_version()
         check_name("queue", self.queue)
         if not timedelta(seconds=1) <= self.timeout <= limits.MAX_TIMEOUT:
             raise Rejected(
@@ -185,10 +192,19 @@ class Spec:
                 reason=f"not in {low.total_seconds():.0f}–{high.total_seconds():.0f}",
             )
 
-    def _check_target(self, target: HttpTarget) -> None:
+    def _check_version(self) -> None:
+        if self.task_version is None:
+            return
+        if self.target is not None:
+            raise Rejected(field="task_version", value=self.task_version, reason="only of a task")
+        check_task_version(self.task_version)
+
+    def _check_target(self, target: Target) -> None:
         if self.task != target.task_name:
             raise ValueError(f"{self.task!r} is not {target.task_name!r}, its target's name")
-        if not target.has_body and self.payload.text not in _NOTHING:
+        if isinstance(target, NamedTarget):
+            target.check_payload(self.payload.bytes)
+        elif not target.has_body and self.payload.text not in _NOTHING:
             raise Rejected(
                 field="payload",
                 value=f"{self.payload.bytes} bytes",
@@ -270,6 +286,7 @@ class Job:
             trigger=Trigger.SCHEDULE,
             job_version=self.version,
             task=self.spec.task,
+            task_version=self.spec.task_version,
             queue=self.spec.queue,
             spec=None,
             scheduled_for=slot,
@@ -309,6 +326,10 @@ class Arrival:
     sent_at: datetime
     """When it was sent, by the queue's clock."""
     received_at: datetime
+    hold: timedelta = timedelta(0)
+    """How long its worker then held it until it was due."""
+    cold_start: timedelta = timedelta(0)
+    """How much of its wait before that its worker's process took to begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +371,8 @@ class Execution:
     scheduled_for: datetime
     run_at: datetime
     created_at: datetime
+    task_version: int | None = None
+    """The version of the task that it was made for; None: whichever its worker has."""
     sent_directly: bool = False
     caught_up: CaughtUp | None = None
     """Its place in a catch-up, where a misfire policy armed it after its time."""
@@ -367,8 +390,15 @@ class Execution:
     first_started_at: datetime | None = None
     """When the first try was claimed that went on to its handler, or may have."""
     arrival: Arrival | None = None
-    """Of the latest try."""
+    """Of the latest try, until that has ended."""
+    parked_since: datetime | None = None
+    """When a worker first found that it does not know its task, or that version of it. Kept until
+    one that does has called the handler."""
+    waited: Waited | None = None
+    """What it had behind it when, before its first try, it last had to wait after a claim."""
     finished_at: datetime | None = None
+    told_at: datetime | None = None
+    """When its owner was told that it needs attention."""
     result: str | None = None
     """JSON text."""
     error: Failure | None = None
@@ -435,6 +465,11 @@ class Execution:
         return self.state in FINAL
 
     @property
+    def is_parked(self) -> bool:
+        """Whether it waits for a worker that knows its task in the version it was made for."""
+        return self.state is State.RETRYING and self.parked_since is not None
+
+    @property
     def lateness(self) -> timedelta | None:
         """First start − run_at; None before the first start."""
         return self.first_started_at - self.run_at if self.first_started_at else None
@@ -459,6 +494,38 @@ class Pointer:
     queue: str
     at: datetime
     attempt: int
+    owner: Owner | None = None
+    """Whose execution it is; for a RETRY, whose message says so to a lane that is fair."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """A row that has a recurring job's ledger looked at, from the bucket of that minute.
+
+    It tells how far the ledger was told, so the job's own row is only read. Of two that come to
+    lie in the same place the one that has more to tell stays.
+    """
+
+    position: Position
+    job_id: JobId
+    at: datetime
+    since: datetime
+    """What became of the slots before this was told."""
+    rest: "Rest | None" = None
+    """Where it goes on with what was too much for one visit; None: with `since`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """A walk through a ledger, newest first, that began at `until` and has come to a place."""
+
+    until: datetime
+    place: str
+    """As `completeness.Place.text` writes it."""
+
+
+Row = Execution | Pointer | Watch
+"""Whatever lies in a bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -488,6 +555,13 @@ def check_sha256(field: str, text: str) -> None:
     """Refuse what is no SHA-256 in lower-case hex."""
     if not _SHA256.fullmatch(text):
         raise Rejected(field=field, value=text, reason="not 64 lower-case hexadecimal digits")
+
+
+def check_task_version(version: int) -> None:
+    """Refuse a number that no version of a task has."""
+    if not 1 <= version <= limits.MAX_TASK_VERSION:
+        reason = f"not in 1–{limits.MAX_TASK_VERSION}"
+        raise Rejected(field="task_version", value=version, reason=reason)
 
 
 def check_name(name: str, value: str) -> None:

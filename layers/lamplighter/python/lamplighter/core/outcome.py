@@ -1,14 +1,17 @@
 """What a finished try makes of its execution."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import assert_never
+from datetime import datetime, timedelta
+from typing import Final, assert_never
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.lateness import waiting
 from lamplighter.core.lifecycle import Event, State, after
 from lamplighter.core.model import Attempt, Execution
 from lamplighter.core.retry import Failure, GiveUp, Kind, RetryAt, RetryPolicy
+from lamplighter.core.schedule import format_instant
+from lamplighter.core.waits import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,13 @@ class Refused:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parked:
+    """The handler was never called: this worker does not know the task, or that version of it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Withdrawn:
     """The handler left when it was asked to, its execution being cancelled."""
 
@@ -46,13 +56,24 @@ class Withdrawn:
     version: int | None = None
 
 
-Outcome = Succeeded | Failed | Refused | Withdrawn
+Outcome = Succeeded | Failed | Refused | Withdrawn | Parked
 
 
 def finished(
-    running: Execution, outcome: Outcome, *, policy: RetryPolicy, now: datetime, jitter: float
+    running: Execution,
+    outcome: Outcome,
+    *,
+    policy: RetryPolicy,
+    now: datetime,
+    jitter: float,
+    parked_for: timedelta = limits.PARKED_FOR,
 ) -> Execution:
-    """The execution after its try: final, or RETRYING with its next_run_at."""
+    """The execution after its try: final, or RETRYING with its next_run_at.
+
+    What stays parked for as long as `parked_for` has FAILED.
+    """
+    if isinstance(outcome, Parked):
+        return _parked(running, outcome.reason, now=now, jitter=jitter, within=parked_for)
     done = _finished(running, outcome, policy=policy, now=now, jitter=jitter)
     if isinstance(outcome, Refused) or outcome.version is None:
         return done
@@ -61,7 +82,12 @@ def finished(
 
 
 def _finished(
-    running: Execution, outcome: Outcome, *, policy: RetryPolicy, now: datetime, jitter: float
+    running: Execution,
+    outcome: Succeeded | Failed | Refused | Withdrawn,
+    *,
+    policy: RetryPolicy,
+    now: datetime,
+    jitter: float,
 ) -> Execution:
     match outcome:
         case Succeeded(result=result):
@@ -97,8 +123,13 @@ def _failed(
             assert_never(other)
 
 
-def put_off(running: Execution, *, until: datetime, reason: str) -> Execution:
-    """An execution whose handler could not be called yet: the same try is due again then."""
+def put_off(
+    running: Execution, *, until: datetime, reason: str, on: Part = Part.CLAIM
+) -> Execution:
+    """An execution whose handler could not be called yet: the same try is due again then.
+
+    `on` is the part of its lateness that the wait is.
+    """
     return replace(
         running,
         state=after(running.state, Event.RETRY),
@@ -109,7 +140,28 @@ def put_off(running: Execution, *, until: datetime, reason: str) -> Execution:
         reason=reason,
         blocker=None,
         first_started_at=_first_start(running),
+        waited=waiting(running, on, until=until),
     )
+
+
+def _parked(
+    running: Execution, reason: str, *, now: datetime, jitter: float, within: timedelta
+) -> Execution:
+    """An execution that waits for a worker of another deploy: no attempt is used, and no crash.
+
+    The longer it has waited, the less often it is looked at; `jitter` is drawn from [0.5, 1.5).
+    """
+    if running.cancel_requested_at is not None:
+        return ended(running, Event.CANCEL, now=now, reason="cancelled on request")
+    since = running.parked_since or now
+    if now - since >= within:
+        failure = Failure(kind=Kind.PERMANENT, type="UnknownTask", message=reason)
+        given_up = f"parked since {format_instant(since)}: {reason}"
+        return replace(ended(running, Event.FAIL, now=now, reason=given_up), error=failure)
+    soonest, latest = limits.PARKED_LOOKS
+    look_at = now + min(latest, max(soonest, (now - since) * jitter))
+    waits = put_off(running, until=min(look_at, since + within), reason=reason, on=Part.QUEUE)
+    return replace(waits, parked_since=since)
 
 
 def _first_start(row: Execution) -> datetime | None:
@@ -117,8 +169,32 @@ def _first_start(row: Execution) -> datetime | None:
     return row.first_started_at if row.attempts else None
 
 
-def blocked(running: Execution, *, by: ExecutionId) -> Execution:
-    """An execution that waits until another has ended; whoever ends that one wakes it."""
+_NO_PERMIT: Final = "no permit"
+
+
+def without_permit(running: Execution, *, of: str, until: datetime) -> Execution:
+    """An execution that waits for a place under a limit: no try is used, no crash counted.
+
+    Its message is hidden `until` then, unless another wakes it before.
+    """
+    waits = blocked(running, by=None)
+    return replace(
+        waits,
+        reason=f"{_NO_PERMIT}: as many as may run at once of {of} do",
+        waited=waiting(running, Part.PERMIT, until=until),
+    )
+
+
+def was_without_permit(claimed: Execution) -> bool:
+    """Whether an execution waited for a place when it was claimed."""
+    return claimed.reason is not None and claimed.reason.startswith(_NO_PERMIT)
+
+
+def blocked(running: Execution, *, by: ExecutionId | None) -> Execution:
+    """An execution that waits until another has ended; whoever ends that one wakes it.
+
+    Without another it may be claimed at any time.
+    """
     return replace(
         running,
         state=after(running.state, Event.BLOCK),
@@ -127,6 +203,7 @@ def blocked(running: Execution, *, by: ExecutionId) -> Execution:
         worker=None,
         blocker=by,
         first_started_at=_first_start(running),
+        waited=waiting(running, Part.BLOCKED),
     )
 
 
@@ -141,6 +218,7 @@ def terminated(holder: Execution, *, now: datetime, reason: str) -> Execution:
     return replace(
         over,
         attempts=_kept(holder, lost),
+        arrival=None,
         cancel_requested_at=now,
         first_started_at=holder.first_started_at,
     )
@@ -226,6 +304,7 @@ def _closed(
         token=None,
         lease_until=None,
         worker=None,
+        parked_since=None,
         attempt=running.attempt + (retry_at is not None),
         next_run_at=retry_at,
         finished_at=None if retry_at else now,
@@ -233,6 +312,8 @@ def _closed(
         error=error,
         reason=reason,
         blocker=None,
+        # It lies with its try from here on.
+        arrival=None,
         attempts=_kept(running, _attempt(running, state, now, error)),
     )
 

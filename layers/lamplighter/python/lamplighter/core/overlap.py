@@ -69,6 +69,15 @@ def turn(policy: OverlapPolicy, in_its_way: Execution | None) -> Turn:
             assert_never(other)
 
 
+def is_in_the_way(predecessor: Execution, now: datetime) -> bool:
+    """Whether one that is due now would meet its predecessor: that runs, and is alive."""
+    return (
+        predecessor.state is State.RUNNING
+        and predecessor.lease_until is not None
+        and predecessor.lease_until > now
+    )
+
+
 def policy_of(execution: Execution, job: Job) -> OverlapPolicy:
     """The policy that an execution goes by: its job's, unless it is one of many slots at once.
 

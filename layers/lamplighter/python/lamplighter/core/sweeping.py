@@ -1,13 +1,18 @@
 """What the sweep does with an execution that should have ended by now (P6, P7)."""
 
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
+    BACKED_UP_MESSAGES,
     CHECK_RUNNING_AFTER_LEASE,
     CHECK_RUNNING_AT_LEAST,
     CHECK_SCHEDULED_AGAIN,
+    HELD_BACK,
+    HELD_BACK_PARTS,
+    PERMIT_POLLED_WITHIN,
     SWEEP_AFTER,
     TAKE_OVER_GRACE,
 )
@@ -43,7 +48,9 @@ def visit(
         return _running(row, row.lease_until, now)
     if row.due_at > now:
         return Leave(again_at=row.due_at)
-    if row.state is State.BLOCKED and blocker is not None and not blocker.is_final:
+    is_behind = row.state is State.BLOCKED and blocker is not None and not blocker.is_final
+    # Of one that waits for a permit, another message would come by for as long, and so on.
+    if is_behind or _waits_for_permit(row, now):
         return Leave(again_at=now + CHECK_SCHEDULED_AGAIN)
     if row.caught_up is not None and now - row.due_at < SWEEP_AFTER:
         # The sweep comes close behind a catch-up: its message is out, or was a moment ago.
@@ -53,8 +60,37 @@ def visit(
     return Repair(again_at=now + wait, reason=f"{row.state} past its time")
 
 
+def _waits_for_permit(row: Execution, now: datetime) -> bool:
+    """Whether it waits for a place under a limit, and was there to ask for one not long ago."""
+    is_blocked = row.state is State.BLOCKED and row.blocker is None
+    asked_at = row.started_at if is_blocked else None
+    return asked_at is not None and now - asked_at < PERMIT_POLLED_WITHIN
+
+
 def _running(row: Execution, lease_until: datetime, now: datetime) -> Leave | Repair:
     again_at = max(lease_until + CHECK_RUNNING_AFTER_LEASE, now + CHECK_RUNNING_AT_LEAST)
     if lease_until + TAKE_OVER_GRACE > now:
         return Leave(again_at=again_at)
     return Repair(again_at=again_at, reason=f"worker {row.worker} is silent")
+
+
+def is_backlog(waiting: int, *, due_each_minute: int) -> bool:
+    """Whether what is late in a lane most likely waits there for its turn.
+
+    It does where more messages wait than half a minute brings: then even a small lane is not given
+    more to do by what it has not done yet, which is how a backlog outlives its cause.
+    """
+    return waiting > max(BACKED_UP_MESSAGES, due_each_minute // 2)
+
+
+def is_sent_all_the_same(row: Execution, now: datetime) -> bool:
+    """Whether a row is sent again though its lane has a backlog: it may be lost, and that stay.
+
+    Each time that its lateness has doubled since an hour, it is the turn of another quarter of all
+    rows: every row has had one by the time it is 16 hours late, and a backlog of many hours
+    does not double. A row is visited at least once in each turn (`visit`).
+    """
+    if now - row.due_at <= HELD_BACK:
+        return False
+    turn = ((now - row.due_at) // HELD_BACK).bit_length() - 1
+    return zlib.crc32(row.id.encode()) % HELD_BACK_PARTS == turn % HELD_BACK_PARTS

@@ -209,7 +209,7 @@ def failure_of(status: int, retry_after: Sequence[str], *, now: datetime) -> Fai
     """
     if 200 <= status < 300:
         return None
-    wait = _wait(retry_after, now) if status in _ASKED_TO_WAIT else None
+    wait = asked_wait(retry_after, now) if status in _ASKED_TO_WAIT else None
     if status == 429 or wait is not None:
         kind = Kind.RATE_LIMITED
     elif status in _TRY_AGAIN or status >= 500:
@@ -225,7 +225,7 @@ def failure_of(status: int, retry_after: Sequence[str], *, now: datetime) -> Fai
     )
 
 
-def _wait(values: Sequence[str], now: datetime) -> timedelta | None:
+def asked_wait(values: Sequence[str], now: datetime) -> timedelta | None:
     """How long a single Retry-After asks to wait, a day at most; None: it makes no sense."""
     text = values[0].strip(" \t") if len(values) == 1 else ""
     # `isdigit` alone takes digits of every script, and `int` a sign.

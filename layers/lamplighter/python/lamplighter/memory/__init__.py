@@ -1,9 +1,11 @@
 """The ports in memory, with a virtual clock: for tests, the simulator, and users' own tests."""
 
 from lamplighter.memory.clock import SeededChance, VirtualClock
+from lamplighter.memory.notices import MemoryNotices
 from lamplighter.memory.payloads import MemoryPayloads
 from lamplighter.memory.queue import MemoryQueue
 from lamplighter.memory.stores import MemoryControl, MemoryExecutions, MemoryJobs, Tables
+from lamplighter.memory.targets import MemoryTargets
 from lamplighter.memory.telemetry import Counts
 from lamplighter.memory.world import MemoryWorld
 
@@ -12,8 +14,10 @@ __all__ = [
     "MemoryControl",
     "MemoryExecutions",
     "MemoryJobs",
+    "MemoryNotices",
     "MemoryPayloads",
     "MemoryQueue",
+    "MemoryTargets",
     "MemoryWorld",
     "SeededChance",
     "Tables",

@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 
+from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.model import Token
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,6 +31,19 @@ class VirtualClock:
     def move_to(self, instant: datetime) -> None:
         """Move forward to a true instant; never back."""
         self._time = max(self._time, instant)
+
+
+class KnownSkew:
+    """`ports.ClockOffset` of a host whose clock's skew is known exactly."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    def bounds(self) -> Bounds | None:
+        return Bounds(low=self._clock.skew, high=self._clock.skew)
+
+    def measure(self) -> None:
+        """Nothing is left to be found out."""
 
 
 class SeededChance:

@@ -1,19 +1,23 @@
 """A queue in memory with SQS's delay, visibility, receive count and redrive."""
 
+import heapq
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from lamplighter.core.lease import Work
+from lamplighter.core.lease import WorkItem
 from lamplighter.core.limits import LANE_MAX_RECEIVES
-from lamplighter.core.model import Message
+from lamplighter.core.model import Message, Owner
 from lamplighter.core.timing import delay_s
 from lamplighter.memory.clock import VirtualClock
 from lamplighter.ports import Outgoing, Received
 
 _VISIBILITY = timedelta(seconds=900)
+# Amazon SQS developer guide, how fair queues work: that many in flight, and over 10 % of them.
+_LOUD_MESSAGES = 30
 
 
 @dataclass(kw_only=True)
@@ -21,6 +25,7 @@ class _Stored:
     id: int
     queue: str
     message: Message
+    owner: Owner | None
     visible_at: datetime
     sent_at: datetime
     receives: int = 0
@@ -34,10 +39,15 @@ class MemoryQueue:
     """
 
     clock: VirtualClock
-    work: list[Work] = field(default_factory=list)
+    fair: Collection[str] = frozenset()
+    """Lanes in which who has much in flight comes after who has little."""
+    work: list[tuple[datetime, WorkItem]] = field(default_factory=list)
+    """Partition work that was handed out, and when it is visible."""
     dead: list[Received] = field(default_factory=list)
     """What was received more than a hundred times."""
     _stored: dict[int, _Stored] = field(default_factory=dict)
+    _loud: dict[str, set[Owner | None]] = field(default_factory=dict)
+    """By fair lane: who crowds it."""
     _ids: "itertools.count[int]" = field(default_factory=itertools.count)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -51,6 +61,7 @@ class MemoryQueue:
                     id=id,
                     queue=one.queue,
                     message=one.message,
+                    owner=one.owner,
                     visible_at=self._true_now() + delay,
                     sent_at=self._true_now(),
                 )
@@ -72,21 +83,44 @@ class MemoryQueue:
             if stored.queue == queue and stored.visible_at <= self._true_now()
         )
 
-    def hand_out(self, works: Iterable[Work]) -> None:
-        self.work.extend(works)
+    def hand_out(self, items: Iterable[WorkItem], *, delay: timedelta = timedelta(0)) -> None:
+        with self._lock:
+            self.work += [(self._true_now() + delay, item) for item in items]
+
+    def take_work(self) -> Sequence[WorkItem]:
+        """The partition work that is visible now; it is nobody else's any more."""
+        with self._lock:
+            now = self._true_now()
+            taken = [item for visible_at, item in self.work if visible_at <= now]
+            self.work = [(at, item) for at, item in self.work if at > now]
+            return taken
+
+    def next_work_at(self) -> datetime | None:
+        """When the next partition work becomes visible; None when there is none."""
+        return min((visible_at for visible_at, _ in self.work), default=None)
 
     def receive(self, queue: str | None = None, limit: int = 10) -> Sequence[Received]:
-        """What is visible now, oldest first, hidden for 900 s from now."""
+        """What is visible now, oldest first, hidden for 900 s from now.
+
+        Of a fair lane, what belongs to quiet owners first. To receive from all lanes at once is
+        to receive from none of them fairly.
+        """
         with self._lock:
-            visible = sorted(
+            self._listen(queue)
+            loud = self._loud.get(queue, set()) if queue else set()
+            now = self._true_now()
+            visible = heapq.nsmallest(
+                limit,
                 (
                     stored
                     for stored in self._stored.values()
-                    if stored.visible_at <= self._true_now() and queue in (None, stored.queue)
+                    if stored.visible_at <= now and queue in (None, stored.queue)
                 ),
-                key=lambda stored: (stored.visible_at, stored.id),
+                key=lambda stored: (stored.owner in loud, stored.visible_at, stored.id),
             )
-            return [self._take(stored) for stored in visible[:limit] if self._is_alive(stored)]
+            taken = [self._take(stored) for stored in visible if self._is_alive(stored)]
+            self._listen(queue)
+            return taken
 
     def next_visible_at(self) -> datetime | None:
         """When the next message becomes visible; None when the queue is empty."""
@@ -107,13 +141,29 @@ class MemoryQueue:
     def __len__(self) -> int:
         return len(self._stored)
 
+    def _listen(self, queue: str | None) -> None:
+        """Note who is loud: 30 messages, and over a tenth, of those in flight, as SQS has it.
+
+        Until nothing of theirs waits; SQS forgets them after five silent minutes as well.
+        """
+        if queue is None or queue not in self.fair:
+            return
+        now = self._true_now()
+        here = [stored for stored in self._stored.values() if stored.queue == queue]
+        waiting = {stored.owner for stored in here if stored.visible_at <= now}
+        in_flight = Counter(stored.owner for stored in here if _is_in_flight(stored, now))
+        least = max(_LOUD_MESSAGES, in_flight.total() // 10 + 1)
+        loud = {owner for owner, count in in_flight.items() if count >= least}
+        self._loud[queue] = (self._loud.get(queue, set()) | loud) & (waiting - {None})
+
     def _true_now(self) -> datetime:
         return self.clock.now() - self.clock.skew
 
     def _held(self, received: Sequence[Received]) -> list[_Stored]:
         # The receipt names the receive: an older one no longer moves the message.
-        receipts = {one.receipt for one in received}
-        return [one for one in self._stored.values() if _receipt(one) in receipts]
+        ids = {one.receipt: int(one.receipt.split("/")[0]) for one in received}
+        held = {receipt: self._stored.get(id) for receipt, id in ids.items()}
+        return [one for receipt, one in held.items() if one and _receipt(one) == receipt]
 
     def _take(self, stored: _Stored) -> Received:
         stored.receives += 1
@@ -126,6 +176,10 @@ class MemoryQueue:
         self.dead.append(_received(stored))
         del self._stored[stored.id]
         return False
+
+
+def _is_in_flight(stored: _Stored, now: datetime) -> bool:
+    return stored.receives > 0 and stored.visible_at > now
 
 
 def _receipt(stored: _Stored) -> str:

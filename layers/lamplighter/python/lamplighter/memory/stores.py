@@ -17,7 +17,17 @@ from lamplighter.core.buckets import (
     minute_of,
 )
 from lamplighter.core.errors import ChainMoved, LostClaim, LostLease, NotFound, VersionMoved
-from lamplighter.core.lease import Grant, Held, Intent, Layout, Work
+from lamplighter.core.lease import (
+    Backlog,
+    Grant,
+    Held,
+    Intent,
+    Layout,
+    Layouts,
+    Progress,
+    Void,
+    Work,
+)
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, Event, State, sources_of
 from lamplighter.core.model import (
     Arrival,
@@ -27,11 +37,14 @@ from lamplighter.core.model import (
     Owner,
     Payload,
     Pointer,
+    Row,
     Token,
+    Watch,
 )
 from lamplighter.core.outcome import moved, taken_over
 from lamplighter.core.planning import supersedes
 from lamplighter.core.quotas import Mark, Quota, Usage
+from lamplighter.core.watching import has_more
 from lamplighter.ports import KeyRecord, Page, Refusal
 
 _FRESH = sources_of(Event.CLAIM) - {State.RUNNING}
@@ -42,13 +55,13 @@ class Tables:
     """What the stores of one world share: all rows, and one lock over them."""
 
     executions: dict[ExecutionId, Execution] = field(default_factory=dict)
-    pointers: dict[Position, Pointer] = field(default_factory=dict)
+    pointers: dict[Position, Pointer | Watch] = field(default_factory=dict)
     payloads: dict[tuple[JobId, int], str] = field(default_factory=dict)
     jobs: dict[JobId, Job] = field(default_factory=dict)
     versions: dict[tuple[JobId, int], Job] = field(default_factory=dict)
     keys: dict[tuple[Owner, str], KeyRecord] = field(default_factory=dict)
     leases: dict[Work, "_Lease"] = field(default_factory=dict)
-    layout: Layout | None = None
+    layouts: Layouts | None = None
     accounts: dict[Owner, "Account"] = field(default_factory=dict)
     full_at_ns: dict[Owner, int] = field(default_factory=dict)
     """When each owner's bucket of submissions is full again."""
@@ -65,12 +78,14 @@ class Tables:
         self.executions[row.id] = _as_stored(row)
         return self.executions[row.id]
 
-    def point(self, pointer: Pointer) -> None:
-        """Make a pointer unless it exists."""
+    def point(self, pointer: Pointer | Watch) -> None:
+        """Make a pointer unless one is there that stays."""
         self._place(pointer.position)
-        self.pointers.setdefault(pointer.position, pointer)
+        there = self.pointers.setdefault(pointer.position, pointer)
+        if isinstance(pointer, Watch) and isinstance(there, Watch) and has_more(pointer, there):
+            self.pointers[pointer.position] = pointer
 
-    def at(self, position: Position) -> Execution | Pointer:
+    def at(self, position: Position) -> Row:
         """The row at a position."""
         return self.pointers.get(position) or self.executions[execution_at(position)]
 
@@ -124,7 +139,7 @@ class MemoryExecutions:
         with self._tables.lock:
             return [self._tables.make(row) for row in rows]
 
-    def point(self, pointers: Sequence[Pointer]) -> None:
+    def point(self, pointers: Sequence[Pointer | Watch]) -> None:
         with self._tables.lock:
             for pointer in pointers:
                 self._tables.point(pointer)
@@ -152,6 +167,19 @@ class MemoryExecutions:
             )
             rows = [self._tables.at(position) for position in found[:limit]]
         return Page(rows=rows, reached=until if len(found) <= limit else found[limit - 1])
+
+    def sample(
+        self, minute: Minute, shard: int, *, queue: str, until: Position, limit: int
+    ) -> Sequence[Position]:
+        with self._tables.lock:
+            lie_there = self._tables.buckets.get((minute, shard), ())
+            last = sorted((one for one in lie_there if one <= until), reverse=True)[:limit]
+            rows = [(position, self._tables.at(position)) for position in last]
+        return [
+            position
+            for position, row in rows
+            if isinstance(row, Execution) and row.state is State.SCHEDULED and row.queue == queue
+        ]
 
     def claim(
         self,
@@ -233,6 +261,9 @@ class MemoryExecutions:
             row = self._tables.executions.get(before.id)
             if row is None or not _is_as(row, before):
                 return Refusal(found=row)
+            gives_way = after.state is State.SKIPPED and after.blocker is not None
+            if gives_way and row.predecessor != before.predecessor:
+                return Refusal(found=row)
             self._tables.check_version(row, job_version)
             return self._write(
                 replace(
@@ -288,6 +319,12 @@ class MemoryExecutions:
             if row is None or row.state is not State.RUNNING:
                 return Refusal(found=row)
             return self._write(replace(row, cancel_requested_at=row.cancel_requested_at or now))
+
+    def mark_told(self, id: ExecutionId, *, now: datetime) -> None:
+        with self._tables.lock:
+            row = self._tables.executions.get(id)
+            if row is not None:
+                self._write(replace(row, told_at=row.told_at or now))
 
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         with self._tables.lock:
@@ -570,10 +607,8 @@ def _job_as_stored(job: Job) -> Job:
 
 @dataclass(frozen=True, kw_only=True)
 class _Lease:
-    epoch: int
     until: datetime
-    watermark: Position
-    intent: Intent | None
+    grant: Grant
 
 
 class MemoryControl:
@@ -582,41 +617,70 @@ class MemoryControl:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def layout(self, default: Layout) -> Layout:
+    def layouts(self, default: Layout, *, anew: bool = False) -> Layouts:
         with self._tables.lock:
-            self._tables.layout = self._tables.layout or default
-            return self._tables.layout
+            self._tables.layouts = self._tables.layouts or Layouts(of=(default,))
+            return self._tables.layouts
+
+    def revise_layouts(self, before: Layouts, after: Layouts) -> bool:
+        with self._tables.lock:
+            if self._tables.layouts != before:
+                return False
+            self._tables.layouts = after
+            return True
 
     def acquire(
-        self, work: Work, *, owner: str, now: datetime, until: datetime, start: Position
-    ) -> Grant | Held:
+        self,
+        work: Work,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        start: Position,
+        armed_by: int | None = None,
+    ) -> Grant | Held | Void:
         with self._tables.lock:
             lease = self._tables.leases.get(work)
-            if lease is not None and lease.until > now:
-                return Held(until=lease.until)
             if lease is None:
-                lease = _Lease(epoch=0, until=until, watermark=start, intent=None)
-            lease = replace(lease, epoch=lease.epoch + 1, until=until)
-            self._tables.leases[work] = lease
-            return Grant(
-                work=work, epoch=lease.epoch, watermark=lease.watermark, intent=lease.intent
-            )
+                grant = Grant(work=work, epoch=0, watermark=start, intent=None)
+            elif armed_by is not None and armed_by < lease.grant.armed:
+                return Void()
+            elif lease.until > now:
+                return Held(until=lease.until)
+            else:
+                grant = lease.grant
+            grant = replace(grant, epoch=grant.epoch + 1)
+            self._tables.leases[work] = _Lease(until=until, grant=grant)
+            return grant
 
     def advance(
-        self, grant: Grant, *, watermark: Position, intent: Intent | None, until: datetime
+        self,
+        grant: Grant,
+        *,
+        watermark: Position,
+        intent: Intent | None,
+        until: datetime,
+        backlog: Backlog | None = None,
     ) -> Grant:
         with self._tables.lock:
             lease = self._tables.leases.get(grant.work)
-            if lease is None or lease.epoch != grant.epoch:
+            if lease is None or lease.grant.epoch != grant.epoch:
                 raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
-            if watermark < lease.watermark:
+            if watermark < lease.grant.watermark:
                 raise ValueError(f"the watermark of {grant.work} does not go back")
-            self._tables.leases[grant.work] = replace(
-                lease, until=until, watermark=watermark, intent=intent
-            )
-            return replace(grant, watermark=watermark, intent=intent)
+            advanced = replace(grant, watermark=watermark, intent=intent, backlog=backlog)
+            self._tables.leases[grant.work] = _Lease(until=until, grant=advanced)
+            return advanced
 
-    def watermarks(self, works: Collection[Work]) -> Mapping[Work, Position]:
+    def rewind(self, grant: Grant, *, to: Progress, intent: Intent | None, until: datetime) -> None:
+        with self._tables.lock:
+            lease = self._tables.leases.get(grant.work)
+            if lease is None or lease.grant.epoch != grant.epoch:
+                raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
+            back = replace(grant, watermark=to.watermark, backlog=to.backlog, intent=intent)
+            self._tables.leases[grant.work] = _Lease(until=until, grant=back)
+
+    def progress(self, works: Collection[Work]) -> Mapping[Work, Progress]:
         with self._tables.lock:
             leases = self._tables.leases
-            return {work: leases[work].watermark for work in works if work in leases}
+            return {work: leases[work].grant.progress for work in works if work in leases}

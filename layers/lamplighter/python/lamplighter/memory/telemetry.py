@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.clock_offset import Bounds
+from lamplighter.core.lease import Backlog, Ticker
 from lamplighter.core.misfire import Gap
 from lamplighter.core.model import Execution, Job
+from lamplighter.core.permits import Key
 
 
 @dataclass(kw_only=True)
@@ -17,15 +20,19 @@ class Counts:
     lateness: list[timedelta] = field(default_factory=list)
     finishes: list[Execution] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
-    def ticked(self) -> None:
-        self.events["ticked"] += 1
+    def ticked(self, *, by: Ticker) -> None:
+        self.events[f"ticked by {by}"] += 1
 
     def created(self, *, queue: str, directly: bool) -> None:
         self.events["created"] += 1
 
     def dispatched(self, *, partition: int, sent: int, pages: int, age: timedelta) -> None:
         self.events["dispatched"] += sent
+
+    def draining(self, *, partition: int, backlog: Backlog) -> None:
+        self.events["draining"] += 1
 
     def swept(self, *, partition: int, rows: int) -> None:
         self.events["swept"] += rows
@@ -41,6 +48,15 @@ class Counts:
         self.events[f"finished {execution.state}"] += 1
         self.finishes.append(execution)
 
+    def parked(self, execution: Execution) -> None:
+        self.events["parked"] += 1
+
+    def told(self, execution: Execution) -> None:
+        self.events["told"] += 1
+
+    def not_told(self, execution: Execution, error: Exception) -> None:
+        self.events["not_told"] += 1
+
     def claim_lost(self, id: ExecutionId, *, reason: str) -> None:
         self.events["claim_lost"] += 1
 
@@ -53,14 +69,29 @@ class Counts:
     def recovered(self, execution: Execution, *, reason: str) -> None:
         self.events["recovered"] += 1
 
+    def promoted(self, execution: Execution, *, to: str) -> None:
+        self.events["promoted"] += 1
+
+    def no_permit(self, execution: Execution, *, of: Key) -> None:
+        self.events[f"no_permit {of}"] += 1
+
     def undeliverable(self, id: ExecutionId, *, count: int) -> None:
         self.events["undeliverable"] += 1
+
+    def forewarned(self, *, queue: str, lateness: timedelta) -> None:
+        self.events["forewarned"] += 1
+
+    def forewarning_failed(self, error: Exception) -> None:
+        self.events[f"forewarning_failed {type(error).__name__}"] += 1
 
     def unreadable(self, *, queue: str, body: str) -> None:
         self.events["unreadable"] += 1
 
     def broke(self, id: str, error: Exception) -> None:
         self.events[f"broke {type(error).__name__}"] += 1
+
+    def clock_refused(self, off: Bounds, *, messages: int) -> None:
+        self.events["clock_refused"] += messages
 
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         self.events["gave_back"] += 1
@@ -74,6 +105,10 @@ class Counts:
 
     def missed(self, job: Job, count: int) -> None:
         self.events["missed"] += count
+
+    def said(self, execution: Execution, line: str) -> None:
+        self.events["said"] += 1
+        self.lines.append(line)
 
     def hung(self, execution: Execution) -> None:
         self.events["hung"] += 1

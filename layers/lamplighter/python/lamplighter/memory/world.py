@@ -3,10 +3,20 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from lamplighter.core.limits import DEFAULT_PARTITIONS, DEFAULT_SHARDS
+from lamplighter.core.forecast import Capacity
+from lamplighter.core.lanes import Rules
+from lamplighter.core.limits import (
+    DEFAULT_PARTITIONS,
+    DEFAULT_SHARDS,
+    DRAIN_PER_SECOND,
+    PARKED_FOR,
+)
 from lamplighter.core.quotas import Quotas
-from lamplighter.memory.clock import SeededChance, VirtualClock
+from lamplighter.memory.clock import KnownSkew, SeededChance, VirtualClock
+from lamplighter.memory.ledger import MemoryLedger, OwnTables
+from lamplighter.memory.notices import MemoryNotices
 from lamplighter.memory.payloads import MemoryPayloads
+from lamplighter.memory.permits import MemoryPermits
 from lamplighter.memory.queue import MemoryQueue
 from lamplighter.memory.stores import MemoryControl, MemoryExecutions, MemoryJobs, Tables
 from lamplighter.memory.tally import MemoryTally
@@ -22,31 +32,49 @@ class MemoryWorld:
     chance: SeededChance = field(default_factory=SeededChance)
     shards: int = DEFAULT_SHARDS
     partitions: int = DEFAULT_PARTITIONS
+    drain_per_second: float = DRAIN_PER_SECOND
     quotas: Quotas = field(default_factory=Quotas)
+    capacity: Capacity = field(default_factory=Capacity)
+    lanes: Rules = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
     counts: Counts = field(default_factory=Counts)
     queue: MemoryQueue = field(init=False)
     payloads: MemoryPayloads = field(init=False)
+    own: OwnTables = field(default_factory=OwnTables)
+    ledger: MemoryLedger = field(init=False)
+    notices: MemoryNotices = field(default_factory=MemoryNotices)
+    parked_for: timedelta = PARKED_FOR
+    permits: MemoryPermits = field(default_factory=MemoryPermits)
 
     def __post_init__(self) -> None:
-        self.queue = MemoryQueue(clock=self.clock)
+        fair = frozenset(lane for lane, rules in self.lanes.items() if rules.fair)
+        self.queue = MemoryQueue(clock=self.clock, fair=fair)
         self.payloads = MemoryPayloads(clock=self.clock)
+        self.ledger = MemoryLedger(self.tables, self.own)
 
     def ports(self) -> Ports:
         """The ports of a host whose clock is right."""
         return Ports(
             clock=self.clock,
+            clock_offset=KnownSkew(self.clock),
             chance=self.chance,
             executions=MemoryExecutions(self.tables),
             jobs=MemoryJobs(self.tables),
             tally=MemoryTally(self.tables),
             control=MemoryControl(self.tables),
             payloads=self.payloads,
+            ledger=self.ledger,
+            permits=self.permits,
             queue=self.queue,
             telemetry=self.counts,
             shards=self.shards,
             partitions=self.partitions,
+            drain_per_second=self.drain_per_second,
             quotas=self.quotas,
+            capacity=self.capacity,
+            lanes=self.lanes,
+            parked_for=self.parked_for,
+            notices=self.notices,
         )
 
     def now(self) -> datetime:

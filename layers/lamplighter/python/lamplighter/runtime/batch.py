@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, NoReturn
 
@@ -16,6 +16,7 @@ from lamplighter.core.errors import Unavailable
 from lamplighter.core.limits import MAX_TIMEOUT
 from lamplighter.core.outcome import Outcome
 from lamplighter.ports import Ports, Received
+from lamplighter.services import clock
 from lamplighter.services.execute import Claimed, conclude, process, shrink
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.tasks.runner import TaskRunner
@@ -57,8 +58,11 @@ class BatchRunner:
         to be: the caller only has to say which is which. A message that fails costs its
         neighbours nothing. When a handler does not stop in the end, its neighbours are waited
         for, its outcome is written, and the process ends: this does not return.
+        Nothing is begun by a host whose clock is off: all of them are kept, for another host.
         """
         self._shrink(batch)
+        if clock.refuses(self.ports, messages=len(batch)):
+            return {received.receipt for received in batch}
         works = [_Work(received=received) for received in batch]
         with self._beating() as beating:
             try:
@@ -149,6 +153,8 @@ class BatchRunner:
         self.end_process(EXIT_HUNG)
 
     def _conclude(self, claimed: Claimed, outcome: Outcome) -> None:
+        # Until the process has ended its handler goes on: its places are free with its lease.
+        claimed = replace(claimed, permits=())
         try:
             conclude(self.ports, claimed, outcome)
         except Unavailable as error:

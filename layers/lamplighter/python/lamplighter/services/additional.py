@@ -60,6 +60,7 @@ class Run:
     """None: as its job says when it is claimed."""
     scheduled_for: datetime
     run_at: datetime
+    task_version: int | None = None
     replay_of: ExecutionId | None = None
     idempotent_as: ExecutionId | None = None
     traceparent: str | None = None
@@ -100,6 +101,7 @@ def planned(
         trigger=run.trigger,
         job_version=run.job_version,
         task=run.task,
+        task_version=run.task_version,
         queue=run.queue,
         spec=run.spec,
         scheduled_for=run.scheduled_for,
@@ -208,7 +210,9 @@ def _book_checks(ports: Ports, rows: Sequence[Execution]) -> None:
 
 def look(ports: Ports, row: Execution) -> None:
     """Look at the clock after a put, and send what lies inside the line (P1)."""
-    if is_inside(row.run_at, ports.clock.now()):
+    now = ports.clock.now()
+    if is_inside(row.run_at, now):
+        timers.keep_in_sight(ports, row, now)
         timers.send(ports, [timers.outgoing(row)])
 
 

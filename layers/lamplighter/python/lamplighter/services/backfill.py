@@ -129,7 +129,7 @@ def planned(ports: Ports, owner: Owner, id: JobId, asked: Asked) -> Backfill:
             for n, slot in enumerate(to_run)
         ],
         left=[
-            Left(slot=slot, execution_id=row.id, status=status_of(row, dispatched=None))
+            Left(slot=slot, execution_id=row.id, status=status_of(row, dispatched=False))
             for slot in wanted
             if (row := there.get(slot))
         ],
@@ -196,6 +196,7 @@ def _run(job: Job, slot: datetime, run_at: datetime, asked: Asked) -> additional
         job_version=job.version,
         trigger=Trigger.BACKFILL,
         task=job.spec.task,
+        task_version=job.spec.task_version,
         queue=job.spec.queue,
         spec=None,
         scheduled_for=slot,
@@ -238,6 +239,7 @@ def _written(plan: Backfill, first: Execution) -> str:
         "job_id": plan.job_id,
         "job_version": first.job_version,
         "task": first.task,
+        "task_version": first.task_version,
         "queue": first.queue,
         "traceparent": first.traceparent,
         "rows": [[row.id, to_ms(row.scheduled_for)] for row in plan.rows],
@@ -260,6 +262,7 @@ def _read(record: KeyRecord) -> Backfill:
                 trigger=Trigger.BACKFILL,
                 job_version=kept["job_version"],
                 task=kept["task"],
+                task_version=kept.get("task_version"),  # an earlier release's answers have none
                 queue=kept["queue"],
                 spec=None,
                 scheduled_for=from_ms(slot),

@@ -13,21 +13,26 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Final
 
-from lamplighter.core.buckets import ExecutionId, JobId, execution_of
+from lamplighter.core.buckets import ExecutionId, JobId, body_of, execution_of
 from lamplighter.core.completeness import (
     NO_EXECUTION,
+    NOT_DISPATCHED,
     Entry,
     Hole,
+    Open,
     Outcome,
+    Place,
     entry_of,
     entry_of_none,
 )
 from lamplighter.core.errors import Conflict, Rejected
+from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import DYNAMODB_BATCH_GET, EXECUTION_KEPT, LEDGER_SLOTS, MARGIN
 from lamplighter.core.model import Execution, Job, JobStatus, Owner
 from lamplighter.core.timing import line
 from lamplighter.ports import Ports
-from lamplighter.services import inspect, slots
+from lamplighter.services import inspect, progress, slots
+from lamplighter.services.progress import Dispatched
 
 _TICK: Final = timedelta(milliseconds=1)
 _NEXT_ABOVE: Final = 4  # in a healthy chain the very next slot has a row
@@ -50,29 +55,6 @@ class Group:
             first=min(self.first, other.first),
             last=max(self.last, other.last),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Open:
-    """Slots next to each other that have no rows and are not decided yet."""
-
-    size: int
-    below: int
-    """How many of them lie below the range: they are not counted."""
-    last: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a walk goes on: among a version's slots before an instant."""
-
-    version: int
-    before: datetime
-    later: datetime | None = None
-    """The slot of the oldest row above; None: no row of the version is above."""
-    open: Open | None = None
-    above: datetime | None = None
-    """Up to where no row was found above the range; looking there is to go on first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +99,25 @@ def account(
         row = inspect.one_off_row(ports, owner, id)
         raise Conflict(reason=f"{row.job_id} is a one-off: it has no slots to account for")
     job = inspect.recurring_job(ports, owner, id)
+    return account_of(ports, job, start=start, end=end, after=after)
+
+
+def account_of(
+    ports: Ports, job: Job, *, start: datetime, end: datetime, after: Place | None = None
+) -> Account:
+    """As `account`, of a recurring job that was read."""
     now = ports.clock.now()
     kept_from = now - EXECUTION_KEPT
-    walk = _Walk(ports=ports, job=job, now=now, start=max(start, kept_from), kept_from=kept_from)
+    # Asked before any row is read: what lacks then, behind this, will never be made.
+    dispatched = progress.of_jobs(ports, [job.id])[job.id]
+    walk = _Walk(
+        ports=ports,
+        job=job,
+        now=now,
+        start=max(start, kept_from),
+        kept_from=kept_from,
+        dispatched=dispatched,
+    )
     following = walk.go(end, after)
     found = Account(
         job=job,
@@ -142,6 +140,7 @@ class _Walk:
     now: datetime
     start: datetime
     kept_from: datetime
+    dispatched: Dispatched
     budget: int = LEDGER_SLOTS
     counted: dict[Entry, Group] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
@@ -174,11 +173,19 @@ class _Walk:
         return part.go(after)
 
     def rows(self, version: Job, some: Sequence[datetime]) -> Mapping[ExecutionId, Execution]:
-        """The rows of slots: read strongly, for what is not there may be called missed."""
+        """The rows of slots: what is not there is read again strongly, before it is told so."""
         self.budget -= len(some)
         end = line(self.now) + MARGIN
         ids = [version.occurrence_id(slot) for slot in some if version.run_at(slot) <= end]
-        return self.ports.executions.get_many(ids, strongly=True) if ids else {}
+        rows = self.ports.executions.get_many(ids) if ids else {}
+        unseen = [id for id in ids if id not in rows]
+        if not unseen:
+            return rows
+        return {**rows, **self.ports.executions.get_many(unseen, strongly=True)}
+
+    def is_passed(self, version: Job, slot: datetime) -> bool:
+        """Whether dispatch has been where the slot's row lies, and left no backlog before it."""
+        return body_of(version.occurrence_id(slot)) <= self.dispatched.committed
 
     def count(self, entry: Entry, *, number: int, first: datetime, last: datetime) -> None:
         if number:
@@ -255,8 +262,9 @@ class _Part:
                     self._take_none(slot)
                 else:
                     self._close(row)
-                    self.later = row
-                    self._count(slot, entry_of(row, shown[row.id], self.walk.now))
+                    if not self._is_left_behind(row):
+                        self.later = row
+                    self._count(slot, entry_of(row, shown[row.id]))
                 self.first = slot
             before = some[-1]
         if self.walk.budget > 0:
@@ -267,6 +275,14 @@ class _Part:
             before=before,
             later=self.later.scheduled_for if self.later else None,
             open=self.open,
+        )
+
+    def _is_left_behind(self, row: Execution) -> bool:
+        """Whether an earlier version left it there: then it explains nothing of this one."""
+        return (
+            row.state is State.CANCELLED
+            and row.job_version < self.version.version
+            and self.version.status is not JobStatus.DELETED
         )
 
     def _planned(self, before: datetime) -> Iterator[datetime]:
@@ -281,9 +297,13 @@ class _Part:
         if is_tail and self.version.status is JobStatus.DELETED:
             # Nobody knows when that was, but that nothing was planned after its last row.
             return
-        # Whatever lies before a tail, nothing explains that it has no rows.
-        if entry != NO_EXECUTION or is_tail:
+        if entry != NO_EXECUTION:
             self._count(slot, entry)
+            return
+        if is_tail and self.version.schedule.next(self.walk.now) is not None:
+            # A row comes after it, so whatever lies before it does not explain that it has none.
+            is_passed = self.walk.is_passed(self.version, slot)
+            self._count(slot, NO_EXECUTION if is_passed else NOT_DISPATCHED)
             return
         so_far = self.open or Open(size=0, below=0, last=slot)
         self.open = replace(
@@ -310,8 +330,21 @@ class _Part:
         boundary = self._nth(self.first, decided) if 0 < decided < hole.size else hole.last
         last_decided = hole.last if not lost else self._before(boundary)
         self.walk.count(entry, number=number, first=begin, last=last_decided)
-        lost_from = begin if not number else boundary
-        self.walk.count(NO_EXECUTION, number=lost, first=lost_from, last=hole.last)
+        self._count_unexplained(begin if not number else boundary, hole.last, lost)
+
+    def _count_unexplained(self, first: datetime, last: datetime, number: int) -> None:
+        """Count slots in a row without rows: what dispatch has not come to is not missed yet."""
+        newest_first = self.version.schedule.occurrences_before(last + _TICK)
+        coming = [
+            *takewhile(
+                lambda slot: not self.walk.is_passed(self.version, slot),
+                islice(newest_first, number),
+            )
+        ]
+        if coming:
+            self.walk.count(NOT_DISPATCHED, number=len(coming), first=coming[-1], last=coming[0])
+            last = self._before(coming[-1])
+        self.walk.count(NO_EXECUTION, number=number - len(coming), first=first, last=last)
 
     def _from(self, instant: datetime) -> datetime:
         return self.version.schedule.next(instant - _TICK) or instant

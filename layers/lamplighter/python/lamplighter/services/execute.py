@@ -6,7 +6,7 @@ message is deleted only after it (P8–P11).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -14,7 +14,7 @@ from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
 from lamplighter.core.deadline import overdue
 from lamplighter.core.errors import LostClaim, Unavailable, Unreadable, VersionMoved
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import MAX_HOLD, TAKE_OVER_GRACE, WORKER_LEASE
+from lamplighter.core.limits import MAX_HOLD, PERMIT_MAX_POLLS, TAKE_OVER_GRACE, WORKER_LEASE
 from lamplighter.core.model import (
     Arrival,
     Execution,
@@ -34,17 +34,29 @@ from lamplighter.core.outcome import (
     ended,
     finished,
     put_off,
+    was_without_permit,
+    without_permit,
 )
 from lamplighter.core.overlap import policy_of
+from lamplighter.core.permits import Bound, polled_after
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.ports import Ports, Received, Refusal
-from lamplighter.services import endings, payloads, timers, turns
+from lamplighter.services import endings, payloads, permits, timers, turns
 
 _TRIES = 5
 _BETWEEN_TRIES = timedelta(milliseconds=200)
 _SHORTEST_HIDE = timedelta(seconds=1)
+_NO_TIME = timedelta(0)
 _PUT_OFF_FOR = timedelta(seconds=15)
 _HELD_S = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
+
+
+@dataclass(kw_only=True)
+class Completion:
+    """What a handler has made of its execution by itself (`services/ledger.py: complete`)."""
+
+    row: Execution | None = None
+    """As it is then; None: its outcome is still to be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +73,12 @@ class Claimed:
     spec: Spec
     payload: str
     claimed_at: float
+    permits: tuple[Bound, ...] = ()
+    """What it comes under and has a place of, until its outcome is written or its lease over."""
+    version: int | None = None
+    """Of the task that runs it; None: none does yet, or it has a target."""
+    completion: Completion = field(default_factory=Completion, compare=False)
+    """The same for all copies of it."""
 
 
 Runner = Callable[[Claimed], Outcome]
@@ -97,15 +115,15 @@ def process(ports: Ports, received: Received, runner: Runner, *, worker: str) ->
 
 def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
     """Hold until due, claim, then look: what comes back claimed may start at once."""
-    received_at = ports.clock.now()
+    received_at, held_from = ports.clock.now(), ports.clock.monotonic()
     wait = received.message.due_at - received_at
     if wait > MAX_HOLD:
         return _keep(ports, received, wait)
     if wait > timedelta(0):
         ports.clock.sleep(wait)
+    held = timedelta(seconds=ports.clock.monotonic() - held_from)
+    arrival = _arrival(ports, received, received_at, held=held)
     token, claimed_at = ports.chance.token(), ports.clock.monotonic()
-    sent_at = received.sent_at
-    arrival = Arrival(sent_at=sent_at, received_at=received_at) if sent_at else None
     claimed = _claim(ports, received, token=token, worker=worker, arrival=arrival)
     if isinstance(claimed, Put):
         return claimed
@@ -117,11 +135,13 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         return _put_off(ports, received, claimed, token, reason=str(error))
     if isinstance(ready, Put):
         return ready
-    spec, payload = ready
+    spec, payload, taken = ready
     if ports.clock.monotonic() - claimed_at >= _HELD_S:
         # Stalled since the claim: another may have taken over by now (P9).
         ports.telemetry.late_result_refused(claimed.id)
         return Put(deleted=False)
+    if was_without_permit(claimed):
+        _tell_start(ports, received, claimed)
     return Claimed(
         received=received,
         execution=claimed,
@@ -129,21 +149,63 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         spec=spec,
         payload=payload,
         claimed_at=claimed_at,
+        permits=taken,
+    )
+
+
+def _arrival(
+    ports: Ports, received: Received, received_at: datetime, *, held: timedelta
+) -> Arrival | None:
+    """How a message came; None where its queue tells nothing."""
+    if received.sent_at is None:
+        return None
+    due_at, boot = received.message.due_at, ports.boot
+    return Arrival(
+        sent_at=received.sent_at,
+        received_at=received_at,
+        hold=held if received_at < due_at else _NO_TIME,
+        cold_start=boot.within(max(received.sent_at, due_at), received_at) if boot else _NO_TIME,
     )
 
 
 def _ready(
     ports: Ports, received: Received, claimed: Execution, token: Token
-) -> tuple[Spec, str] | Put:
-    """What it runs by and its payload; what has none any more ends FAILED."""
+) -> tuple[Spec, str, tuple[Bound, ...]] | Put:
+    """What it runs by, its payload, and its places under limits; without a payload it is FAILED."""
     spec = _look(ports, received, claimed, token)
     if isinstance(spec, Put):
         return spec
     payload = _payload(ports, claimed, spec)
     if isinstance(payload, str):
-        return spec, payload
+        taken = _take(ports, received, claimed, token)
+        return taken if isinstance(taken, Put) else (spec, payload, taken)
     after = _after(ports, claimed, Failed(failure=payload), spec=spec)
     return _close(ports, received, after, token)
+
+
+def _take(
+    ports: Ports, received: Received, claimed: Execution, token: Token
+) -> tuple[Bound, ...] | Put:
+    """Its places under all limits, the last thing before it starts; without, it waits."""
+    taken = permits.take(ports, claimed, token)
+    if not isinstance(taken, permits.Full):
+        return taken
+    until = ports.clock.now() + polled_after(received.receive_count)
+    after = without_permit(claimed, of=str(taken.bound.key), until=until)
+    try:
+        waiting = _persistently(ports, lambda: ports.executions.settle(after, token=token))
+    except LostClaim:
+        ports.telemetry.late_result_refused(after.id)
+        return Put(deleted=False)
+    ports.telemetry.no_permit(claimed, of=taken.bound.key)
+    if waiting.waiters:
+        # Who waits for it may not any more: it decides again (P15).
+        endings.wake(ports, waiting)
+    hidden = permits.wait(ports, waiting, taken, receives=received.receive_count)
+    if received.receive_count < PERMIT_MAX_POLLS:
+        return _keep(ports, received, hidden)
+    timers.send(ports, [timers.outgoing(waiting)])
+    return _delete(ports, received)
 
 
 def _put_off(
@@ -173,9 +235,16 @@ def _claim(
         arrival=arrival,
     )
     if isinstance(answer, Execution):
-        ports.telemetry.started(answer, lateness=now - _wanted_at(answer, message))
+        if not was_without_permit(answer):
+            _tell_start(ports, received, answer)
         return answer
     return _refused(ports, received, answer, token=token, worker=worker, arrival=arrival)
+
+
+def _tell_start(ports: Ports, received: Received, claimed: Execution) -> None:
+    """Once for each start: one that waits for a permit is claimed each time that it looks."""
+    lateness = ports.clock.now() - _wanted_at(claimed, received.message)
+    ports.telemetry.started(claimed, lateness=lateness)
 
 
 def _wanted_at(claimed: Execution, message: Message) -> datetime:
@@ -199,8 +268,8 @@ def _refused(
         case Drop(reason=reason):
             ports.telemetry.claim_lost(message.execution_id, reason=reason)
             if refusal.found is not None and refusal.found.is_final:
-                # Whoever ended it may have died before it woke them (P14).
-                endings.wake(ports, refusal.found)
+                # Whoever ended it may have died before it told anybody (P14).
+                endings.finish(ports, refusal.found)
             return _delete(ports, received)
         case Keep(until=until, reason=reason):
             ports.telemetry.claim_lost(message.execution_id, reason=reason)
@@ -341,10 +410,38 @@ def conclude(ports: Ports, claimed: Claimed, outcome: Outcome) -> Put:
     """Write what came of the try, arm the next one if there is one, then delete the message.
 
     A crash between the two writes leaves a message whose try is over: its next receiver arms
-    what it finds (P11). A result that comes after the claim was lost changes nothing.
+    what it finds (P11). A result that comes after the claim was lost changes nothing; nor does
+    one that comes after the handler has completed its execution itself.
     """
+    if (done := claimed.completion.row) is not None:
+        _let_go(ports, claimed)
+        return _completed(ports, claimed.received, done, outcome)
     after = _after(ports, claimed.execution, outcome, spec=claimed.spec)
-    return _close(ports, claimed.received, after, claimed.token)
+    return _close(ports, claimed.received, after, claimed.token, over=claimed)
+
+
+def _let_go(ports: Ports, claimed: Claimed) -> None:
+    """Its places are for others, now that its handler has returned.
+
+    Where no answer comes they are free at the end of its lease: nothing more is lost by that.
+    """
+    try:
+        permits.release(ports, claimed.permits, claimed.execution.id, claimed.token)
+    except Unavailable as error:
+        ports.telemetry.broke(claimed.execution.id, error)
+
+
+def _completed(ports: Ports, received: Received, done: Execution, outcome: Outcome) -> Put:
+    """What is left to do of an execution whose outcome is written.
+
+    After a crash the message comes back, and whoever finds the row final does the same.
+    """
+    ports.telemetry.finished(done)
+    if isinstance(outcome, Failed):
+        error = outcome.failure
+        ports.telemetry.said(done, f"failed after it was complete: {error.type}: {error.message}")
+    endings.finish(ports, done)
+    return _delete(ports, received)
 
 
 def _close(
@@ -354,17 +451,25 @@ def _close(
     token: Token,
     *,
     job_version: int | None = None,
+    over: Claimed | None = None,
 ) -> Put:
+    """`over` is what was started and has places to give back."""
     try:
         settled = _settle(ports, after, token, job_version)
+        if over is not None:
+            _let_go(ports, over)
     except LostClaim:
         ports.telemetry.late_result_refused(after.id)
+        if over is not None:
+            _let_go(ports, over)
         # Not ours to delete: whoever took over may still need the message (P8).
         return Put(deleted=False)
     if settled.state is State.RETRYING:
+        if settled.is_parked:
+            ports.telemetry.parked(settled)
         timers.arm_retry(ports, settled)
     else:
-        endings.wake(ports, settled)
+        endings.finish(ports, settled)
     return _delete(ports, received)
 
 
@@ -375,6 +480,7 @@ def _after(ports: Ports, running: Execution, outcome: Outcome, *, spec: Spec | N
         policy=spec.retry if spec else RetryPolicy(),
         now=ports.clock.now(),
         jitter=ports.chance.jitter(),
+        parked_for=ports.parked_for,
     )
 
 
@@ -384,18 +490,20 @@ def _settle(ports: Ports, after: Execution, token: Token, job_version: int | Non
     An earlier try that took effect unseen makes the next one LostClaim: the message is then
     kept, and dropped by whoever finds the row final.
     """
-    for _ in range(_TRIES - 1):
-        try:
-            return _settled(ports, after, token, job_version)
-        except Unavailable:
-            ports.clock.sleep(_BETWEEN_TRIES)
-    return _settled(ports, after, token, job_version)
-
-
-def _settled(ports: Ports, after: Execution, token: Token, job_version: int | None) -> Execution:
-    settled = ports.executions.settle(after, token=token, job_version=job_version)
+    settled = _persistently(
+        ports, lambda: ports.executions.settle(after, token=token, job_version=job_version)
+    )
     ports.telemetry.finished(settled)
     return settled
+
+
+def _persistently(ports: Ports, write: Callable[[], Execution]) -> Execution:
+    for _ in range(_TRIES - 1):
+        try:
+            return write()
+        except Unavailable:
+            ports.clock.sleep(_BETWEEN_TRIES)
+    return write()
 
 
 def _keep(ports: Ports, received: Received, duration: timedelta) -> Put:

@@ -1,7 +1,7 @@
 """The load that an owner has planned: how many executions are due in each minute to come."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,8 +21,8 @@ _TICK: Final = timedelta(milliseconds=1)
 class Planned:
     """A part of an owner's load."""
 
-    loads: Sequence[Load]
-    """The minutes that have any, in order."""
+    lanes: Mapping[str, Sequence[Load]]
+    """Of each lane that has any the minutes that have any, in order."""
     next: JobId | None
     """The last job that was looked at, after which the next part goes on; None: the end."""
 
@@ -40,10 +40,10 @@ def forecast(
     if after is None or execution_of(after) is None:
         following = counting.recurring(after)
         if following is not None:
-            return Planned(loads=counting.loads, next=following)
+            return Planned(lanes=counting.lanes, next=following)
         after = None
     following = counting.beside(after)
-    return Planned(loads=counting.loads, next=following)
+    return Planned(lanes=counting.lanes, next=following)
 
 
 @dataclass(kw_only=True)
@@ -52,18 +52,15 @@ class _Counting:
     owner: Owner
     start: datetime
     end: datetime
-    seconds: Counter[datetime] = field(default_factory=Counter)
+    seconds: defaultdict[str, Counter[datetime]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    """Of each lane."""
     counted: int = 0
 
     @property
-    def loads(self) -> Sequence[Load]:
-        minutes: defaultdict[datetime, list[int]] = defaultdict(list)
-        for second, planned in self.seconds.items():
-            minutes[second.replace(second=0)].append(planned)
-        return [
-            Load(minute=minute, planned=sum(planned), burst=max(planned))
-            for minute, planned in sorted(minutes.items())
-        ]
+    def lanes(self) -> Mapping[str, Sequence[Load]]:
+        return {lane: _by_minute(self.seconds[lane]) for lane in sorted(self.seconds)}
 
     def recurring(self, after: JobId | None) -> JobId | None:
         """Count the occurrences of jobs, newest first; None once it has come to the oldest."""
@@ -72,7 +69,7 @@ class _Counting:
                 self.owner, before=body_of(after) if after else None, limit=DYNAMODB_BATCH_GET
             )
             for job in jobs:
-                self._add(self._due(job))
+                self._add(job.spec.queue, self._due(job))
                 after = job.id
                 if self.counted >= FORECAST_SLOTS:
                     return after
@@ -90,11 +87,9 @@ class _Counting:
             )
             near = [id for id in ids if place_of(id).at >= self.start]
             rows = self.ports.executions.get_many(near)
-            self._add(
-                row.run_at
-                for row in rows.values()
-                if row.state is State.SCHEDULED and row.trigger is not Trigger.SCHEDULE
-            )
+            for row in rows.values():
+                if row.state is State.SCHEDULED and row.trigger is not Trigger.SCHEDULE:
+                    self._add(row.queue, [row.run_at])
             if len(near) < DYNAMODB_BATCH_GET:
                 return None
             after = one_off_job_id(ids[-1])
@@ -107,7 +102,17 @@ class _Counting:
         begin = max(self.start - later, job.since + _TICK)
         return (slot + later for slot in job.schedule.between(begin, self.end - later))
 
-    def _add(self, instants: Iterable[datetime]) -> None:
+    def _add(self, lane: str, instants: Iterable[datetime]) -> None:
         for instant in instants:
-            self.seconds[instant.replace(microsecond=0)] += 1
+            self.seconds[lane][instant.replace(microsecond=0)] += 1
             self.counted += 1
+
+
+def _by_minute(seconds: Mapping[datetime, int]) -> Sequence[Load]:
+    minutes: defaultdict[datetime, list[int]] = defaultdict(list)
+    for second, planned in seconds.items():
+        minutes[second.replace(second=0)].append(planned)
+    return [
+        Load(minute=minute, planned=sum(planned), burst=max(planned))
+        for minute, planned in sorted(minutes.items())
+    ]

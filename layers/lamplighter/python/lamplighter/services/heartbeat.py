@@ -4,12 +4,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 from lamplighter.core.errors import LostClaim, Unavailable
 from lamplighter.core.limits import BEAT_EVERY, TAKE_OVER_GRACE, WORKER_LEASE
 from lamplighter.ports import Ports
+from lamplighter.services import permits
 from lamplighter.services.execute import Claimed
 
 _BEAT_S = BEAT_EVERY.total_seconds()
@@ -40,6 +42,8 @@ class _Watched:
     held_until: float
     """Monotonic: five seconds before the lease ends, unless a beat succeeds before."""
     timeout_at: float
+    lease_until: datetime
+    """By the wall clock, which goes on where the monotonic one may stand still."""
 
 
 class Heartbeats:
@@ -66,6 +70,7 @@ class Heartbeats:
             next_beat=start + _BEAT_S,
             held_until=start + _HELD_S,
             timeout_at=self._ports.clock.monotonic() + claimed.spec.timeout.total_seconds(),
+            lease_until=claimed.execution.lease_until or self._ports.clock.now(),
         )
         with self._lock:
             self._watched[claimed.token] = watched
@@ -99,6 +104,13 @@ class Heartbeats:
             if now >= one.held_until:
                 one.handling.stop(Stop.LOST_LEASE)
 
+    def next_due(self) -> float:
+        """When there is something to do next, on the monotonic clock; inf: nothing is watched."""
+        return min(
+            (min(one.next_beat, one.held_until, one.timeout_at) for one in self._all()),
+            default=float("inf"),
+        )
+
     def _all(self) -> list[_Watched]:
         with self._lock:
             return [*self._watched.values()]
@@ -110,16 +122,35 @@ class Heartbeats:
             row = self._ports.executions.extend(
                 claimed.execution.id, token=claimed.token, lease_until=lease_until
             )
+            if self._had_run_out(one) and not self._holds_permits(claimed):
+                # Nobody took it over, but others run in its place.
+                self._give_up(one)
+                return
+            one.lease_until = lease_until
             # The lease is what holds it: whoever receives the message meanwhile keeps it (P8).
             one.held_until = now + _HELD_S
             if row.cancel_requested_at is not None:
                 one.handling.stop(Stop.CANCELLED)
             self._ports.queue.hide([claimed.received], WORKER_LEASE)
         except LostClaim:
-            one.handling.stop(Stop.LOST_LEASE)
-            one.next_beat = float("inf")
+            self._give_up(one)
             return
         except Unavailable:
             # The next tick tries again, until the lease itself is about to end.
             return
         one.next_beat = now + _BEAT_S
+
+    @staticmethod
+    def _give_up(one: _Watched) -> None:
+        one.handling.stop(Stop.LOST_LEASE)
+        one.next_beat = float("inf")
+
+    def _had_run_out(self, one: _Watched) -> bool:
+        """Whether the lease that a beat extended may have been over, by either clock."""
+        clock = self._ports.clock
+        return clock.monotonic() >= one.held_until or (
+            clock.now() >= one.lease_until - TAKE_OVER_GRACE
+        )
+
+    def _holds_permits(self, claimed: Claimed) -> bool:
+        return permits.holds(self._ports, claimed.permits, claimed.execution.id, claimed.token)

@@ -23,13 +23,12 @@ from lamplighter.core.buckets import (
 )
 from lamplighter.core.buckets import before as position_before
 from lamplighter.core.errors import NotFound
-from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
 from lamplighter.core.model import Attempt, Execution, Job, Owner, PayloadRef, Spec, Trigger
 from lamplighter.core.status import Status, status_of
 from lamplighter.core.timing import line
 from lamplighter.ports import Ports
-from lamplighter.services import slots
+from lamplighter.services import progress, slots
 
 _TICK: Final = timedelta(milliseconds=1)
 _IN_TROUBLE: Final = frozenset(Status(state) for state in NEEDS_ATTENTION)
@@ -410,27 +409,21 @@ def statuses(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId, St
 
 
 def _seen(ports: Ports, rows: Sequence[Execution]) -> Sequence[Seen]:
-    dispatched = _dispatched(ports, rows)
-    return [Seen(row=row, status=status_of(row, dispatched=dispatched.get(row.id))) for row in rows]
+    passed = _passed(ports, rows)
+    return [
+        Seen(row=row, status=status_of(row, dispatched=passed.get(row.id, False))) for row in rows
+    ]
 
 
-def _dispatched(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId, Position]:
-    """How far dispatch has come in each row's partition, for the rows that it matters to."""
+def _passed(ports: Ports, rows: Sequence[Execution]) -> Mapping[ExecutionId, bool]:
+    """Whether dispatch has passed each row, of those that it matters to."""
     end = line(ports.clock.now())
     asked = [
         row.id
         for row in rows
         if row.state is State.SCHEDULED and not row.sent_directly and row.run_at <= end
     ]
-    if not asked:
-        return {}
-    layout = ports.layout()
-    works = {
-        id: Work(partition=layout.partition_of(place_of(id).shard), kind=Kind.DISPATCH)
-        for id in asked
-    }
-    reached = ports.control.watermarks({*works.values()})
-    return {id: reached[work] for id, work in works.items() if work in reached}
+    return progress.is_dispatched(ports, asked)
 
 
 def _recurring(ports: Ports, job: Job) -> Recurring:

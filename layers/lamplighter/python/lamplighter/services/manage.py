@@ -23,7 +23,7 @@ from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Own
 from lamplighter.core.outcome import ended
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import Ports, Refusal
-from lamplighter.services import admission, chain, endings, inspect, slots
+from lamplighter.services import admission, chain, endings, inspect, slots, watch
 from lamplighter.services.submit import keep_large_payload, look, numbered
 
 _TRIES = 5
@@ -190,6 +190,8 @@ def _write(ports: Ports, before: Job, after: Job) -> Job:
     admission.check_growth(ports, before, after)
     keep_large_payload(ports, after.id, after.spec.payload, kept_until=None)
     slot = after.next_after(after.since)
+    if slot is not None:
+        watch.begin(ports, after)
     # Where the same slot is due at another time, what is armed must not be claimed meanwhile.
     is_moved = before.schedule.flexible_window != after.schedule.flexible_window
     is_looked_at = is_moved or after.overlap is not OverlapPolicy.ALLOW

@@ -6,21 +6,14 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Final
 
-from lamplighter.core.buckets import (
-    ExecutionId,
-    JobId,
-    Position,
-    before,
-    body_of,
-    instant_of,
-    place_of,
-)
-from lamplighter.core.lease import Kind, Work
+from lamplighter.core.buckets import ExecutionId, JobId, body_of, instant_of
 from lamplighter.core.limits import DYNAMODB_BATCH_GET
 from lamplighter.core.model import Execution, Job, JobStatus, Owner
 from lamplighter.core.recovery import Recovery, foreseen
 from lamplighter.ports import Ports
+from lamplighter.services import progress
 from lamplighter.services.inspect import Listing
+from lamplighter.services.progress import Dispatched
 
 _TICK: Final = timedelta(milliseconds=1)
 
@@ -58,27 +51,22 @@ def recovery(
     return Listing(items=found, next=following)
 
 
-def _reached(ports: Ports, jobs: Sequence[Job]) -> Iterator[tuple[Job, Position]]:
+def _reached(ports: Ports, jobs: Sequence[Job]) -> Iterator[tuple[Job, Dispatched]]:
     """How far dispatch has come with each of the jobs that plan anything."""
-    layout = ports.layout()
-    works = {
-        job.id: Work(partition=layout.partition_of(place_of(job.id).shard), kind=Kind.DISPATCH)
-        for job in jobs
-        if job.status is JobStatus.ACTIVE and job.unreadable is None
+    planning = {
+        job.id: job for job in jobs if job.status is JobStatus.ACTIVE and job.unreadable is None
     }
-    reached = ports.control.watermarks({*works.values()}) if works else {}
-    for job in jobs:
-        if job.id in works:
-            yield job, reached.get(works[job.id], before(layout.effective_from))
+    for id, reached in progress.of_jobs(ports, planning).items():
+        yield planning[id], reached
 
 
-def _overdue(job: Job, reached: Position, now: datetime) -> Iterator[Execution]:
+def _overdue(job: Job, reached: Dispatched, now: datetime) -> Iterator[Execution]:
     """The occurrences, as planned, that are due and lie beyond where dispatch has come to."""
     later = job.run_at(job.since) - job.since
-    slots = job.schedule.occurrences(max(job.since, instant_of(reached) - later - _TICK))
+    slots = job.schedule.occurrences(max(job.since, instant_of(reached.committed) - later - _TICK))
     planned = (job.occurrence(slot, now=now, sent_directly=False) for slot in slots)
     due = takewhile(lambda row: row.run_at <= now, planned)
-    return (row for row in due if body_of(row.id) > reached)
+    return (row for row in due if not reached.has(body_of(row.id)))
 
 
 def _armed(

@@ -43,6 +43,7 @@ def replay(
         job_version=version,
         trigger=Trigger.REPLAY,
         task=spec.task,
+        task_version=spec.task_version,
         queue=spec.queue,
         spec=spec,
         scheduled_for=row.scheduled_for,

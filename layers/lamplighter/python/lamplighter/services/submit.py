@@ -36,7 +36,7 @@ from lamplighter.core.model import (
 from lamplighter.core.schedule import Schedule, format_instant, never_due
 from lamplighter.core.timing import is_inside
 from lamplighter.ports import KeyRecord, Ports
-from lamplighter.services import admission, inspect, payloads, timers
+from lamplighter.services import admission, inspect, payloads, timers, watch
 
 # Of a hash of 70 bits: what is left every reader of JSON and DynamoDB's numbers keep exactly.
 _SPARE_BITS: Final = 18
@@ -114,6 +114,8 @@ def submit(
     until = None if created.job else kept_until(created.first.run_at)
     keep_large_payload(ports, created.job_id, new.spec.payload, kept_until=until)
     record = _record(new.owner, key, created, now) if key else None
+    if created.job is not None:
+        watch.begin(ports, created.job)
     known = admission.counting_anew(
         ports,
         new.owner,
@@ -204,6 +206,7 @@ def planned_one_off(ports: Ports, new: NewJob, now: datetime) -> Execution:
         trigger=Trigger.ONE_OFF,
         job_version=1,
         task=new.spec.task,
+        task_version=new.spec.task_version,
         queue=new.spec.queue,
         spec=new.spec,
         scheduled_for=wanted,

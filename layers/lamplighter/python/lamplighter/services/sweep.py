@@ -5,73 +5,46 @@ pointer row in a later bucket, which is swept in its turn: so nothing that was a
 ever out of sight (P7).
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from lamplighter.core.aging import promotion, seen_in_time
 from lamplighter.core.buckets import Position, before, body_of, minute_of, start_of
 from lamplighter.core.deadline import can_be_overdue, overdue
-from lamplighter.core.errors import LostLease
-from lamplighter.core.lease import Grant, Held, Kind, Work
+from lamplighter.core.lease import Grant, Kind, Layout
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
-    BACKED_UP_MESSAGES,
     CHECK_SCHEDULED_AGAIN,
-    HELD_BACK,
     MARGIN,
     PARTITION_LEASE,
+    PROMOTED_INTO_MESSAGES,
     SWEEP_AFTER,
 )
-from lamplighter.core.model import Execution, Job, Pointer, PointerKind, Trigger
+from lamplighter.core.model import Execution, Job, PointerKind, Row, Trigger, Watch
 from lamplighter.core.outcome import ended
-from lamplighter.core.planning import supersedes
-from lamplighter.core.sweeping import Repair, visit
-from lamplighter.ports import Ports
-from lamplighter.services import endings, timers
-from lamplighter.services.dispatch import pages
+from lamplighter.core.sweeping import Repair, is_backlog, is_sent_all_the_same, visit
+from lamplighter.ports import Page, Ports
+from lamplighter.services import endings, timers, watch
+from lamplighter.services.dispatch import Done, TimeLeft, pages
 
 
 def sweep(
-    ports: Ports,
-    partition: int,
-    *,
-    owner: str,
-    time_left: Callable[[], bool] = lambda: True,
-) -> int:
-    """Visit the buckets that are due for it; returns how many rows were looked at.
+    ports: Ports, grant: Grant, layout: Layout, *, time_left: TimeLeft = lambda: True
+) -> Done:
+    """Visit the buckets that are due for it.
 
     After a crash the next owner visits a page again: a second message falls at the claim, a
-    second check is the same row. Raises Unavailable, leaving the page to the next owner.
+    second check is the same row. Raises Unavailable, leaving the page to the next owner, and
+    LostLease.
     """
-    layout = ports.layout()
-    work = Work(partition=partition, kind=Kind.SWEEP)
-    now = ports.clock.now()
-    grant = ports.control.acquire(
-        work,
-        owner=owner,
-        now=now,
-        until=now + PARTITION_LEASE,
-        start=before(layout.effective_from),
-    )
-    if isinstance(grant, Held):
-        return 0
-    try:
-        rows = _sweep(ports, grant, layout.shards_of(partition), time_left)
-    except LostLease:
-        ports.telemetry.lost_lease(partition=partition)
-        return 0
-    ports.telemetry.swept(partition=partition, rows=rows)
-    return rows
-
-
-def _sweep(ports: Ports, grant: Grant, shards: range, time_left: Callable[[], bool]) -> int:
-    dispatch = Work(partition=grant.work.partition, kind=Kind.DISPATCH)
-    dispatched = ports.control.watermarks([dispatch]).get(dispatch, grant.watermark)
-    oldest = ports.clock.now() - SWEEP_AFTER
-    until = min(dispatched, before(start_of(minute_of(oldest))))
+    until = _until(ports, grant, layout)
     seen, reached = 0, grant.watermark
+    shards = layout.shards_of(grant.work.partition)
     lease_until = ports.clock.now() + PARTITION_LEASE
     for page in pages(ports, shards, reached, until):
-        backlog = _Backlog(ports)
+        backlog = _Backlog(ports, page, layout.partitions)
         for row in page.rows:
             if not time_left():
                 break
@@ -85,21 +58,33 @@ def _sweep(ports: Ports, grant: Grant, shards: range, time_left: Callable[[], bo
             reached = page.reached
             continue
         break
-    _commit(ports, grant, reached, ports.clock.now())
-    return seen
+    grant = _commit(ports, grant, reached, ports.clock.now())
+    ports.telemetry.swept(partition=grant.work.partition, rows=seen)
+    return Done(progress=grant.progress, is_finished=reached >= until)
 
 
-def _position_of(row: Execution | Pointer) -> Position:
-    return row.position if isinstance(row, Pointer) else body_of(row.id)
+def _until(ports: Ports, grant: Grant, layout: Layout) -> Position:
+    """How far it may go: what dispatch has not done is not its business (P6)."""
+    dispatching = replace(grant.work, kind=Kind.DISPATCH)
+    progress = ports.control.progress([dispatching]).get(dispatching)
+    dispatched = progress.settled if progress else grant.watermark
+    oldest = before(start_of(minute_of(ports.clock.now() - SWEEP_AFTER)))
+    return min(dispatched, oldest, layout.end or oldest)
 
 
-def _commit(ports: Ports, grant: Grant, reached: Position, lease_until: datetime) -> None:
-    ports.control.advance(grant, watermark=reached, intent=None, until=lease_until)
+def _position_of(row: Row) -> Position:
+    return body_of(row.id) if isinstance(row, Execution) else row.position
 
 
-def _visit(ports: Ports, row: Execution | Pointer, backlog: "_Backlog") -> None:
+def _commit(ports: Ports, grant: Grant, reached: Position, lease_until: datetime) -> Grant:
+    return ports.control.advance(grant, watermark=reached, intent=None, until=lease_until)
+
+
+def _visit(ports: Ports, row: Row, backlog: "_Backlog") -> None:
     if isinstance(row, Execution):
         _look_at(ports, row, backlog)
+    elif isinstance(row, Watch):
+        watch.visit(ports, row)
     elif row.kind is PointerKind.CHECK:
         execution = ports.executions.get(row.execution_id)
         if execution is not None:
@@ -107,27 +92,51 @@ def _visit(ports: Ports, row: Execution | Pointer, backlog: "_Backlog") -> None:
 
 
 class _Backlog:
-    """Which lanes are backed up, asked once a lane and page."""
+    """What waits in which lane, asked once a lane and page."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, page: Page, partitions: int) -> None:
         self._ports = ports
         self._waiting: dict[str, int] = {}
+        # What a page holds is a minute's at most, of one of the partitions.
+        rows = Counter(row.queue for row in page.rows if isinstance(row, Execution))
+        self._each_minute = {queue: count * partitions for queue, count in rows.items()}
 
     def holds(self, row: Execution, now: datetime) -> bool:
         """Whether the row's message most likely waits in its lane.
 
-        To send another would double a backlog. After an hour it is sent all the same: it may
+        To send another would double a backlog. After an hour it may be sent all the same: it may
         be lost, and a lane may be backed up for good.
         """
-        if row.state is State.RUNNING or now - row.due_at > HELD_BACK:
+        if row.state is State.RUNNING or is_sent_all_the_same(row, now):
             return False
-        if row.queue not in self._waiting:
-            self._waiting[row.queue] = self._ports.queue.waiting(row.queue)
-        return self._waiting[row.queue] > BACKED_UP_MESSAGES
+        return self.is_backed_up(row.queue)
+
+    def is_backed_up(self, queue: str) -> bool:
+        """Whether what is unclaimed there most likely waits for its turn."""
+        return is_backlog(self._in(queue), due_each_minute=self._each_minute.get(queue, 0))
+
+    def promotes(self, row: Execution, now: datetime) -> str | None:
+        """The lane in which the row gets a message instead, and one that waits there the more.
+
+        None while nothing waits in its own: then its message is lost, and not late. Nor does a
+        lane get any that has enough to do by itself.
+        """
+        to = promotion(row, self._ports.lanes.get(row.queue), now)
+        if to is None or not self._in(row.queue) or self._in(to) >= PROMOTED_INTO_MESSAGES:
+            return None
+        self._waiting[to] += 1
+        return to
+
+    def _in(self, queue: str) -> int:
+        if queue not in self._waiting:
+            self._waiting[queue] = self._ports.queue.waiting(queue)
+        return self._waiting[queue]
 
 
 def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
     now = ports.clock.now()
+    # Whoever ended it may have died before they told its owner, or could not.
+    endings.tell(ports, row)
     blocker = ports.executions.get(row.blocker) if row.blocker and not row.is_final else None
     needed = visit(row, now, blocker=blocker)
     # Whoever sends a row directly arms the next one, and may have died between the two.
@@ -141,10 +150,11 @@ def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
         if _go_on(ports, row, job):
             ports.telemetry.recovered(row, reason="nothing followed it")
     elif not _has_given_up(ports, row, job):
+        again_at = needed.again_at
         if isinstance(needed, Repair):
-            _repair(ports, row, job, held_back=backlog.holds(row, now))
-            ports.telemetry.recovered(row, reason=needed.reason)
-        ports.executions.point([timers.check(row, needed.again_at)])
+            _repair(ports, row, job, needed, backlog)
+            again_at = seen_in_time(row, ports.lanes.get(row.queue), now, again_at)
+        ports.executions.point([timers.check(row, again_at)])
 
 
 def _is_parked(row: Execution, job: Job | None) -> bool:
@@ -173,30 +183,37 @@ def _has_given_up(ports: Ports, row: Execution, job: Job | None) -> bool:
     return isinstance(endings.end(ports, row, after), Execution)
 
 
-def _repair(ports: Ports, row: Execution, job: Job | None, *, held_back: bool) -> None:
-    """Arm the successor of what nobody ever sent, then send the row's message again (P2)."""
-    following = timers.arm_chains(ports, _broken(ports, row, job), decided_at=ports.clock.now())
-    rows = following if held_back else (row, *following)
-    timers.send(ports, [timers.outgoing(one) for one in rows])
+def _repair(
+    ports: Ports, row: Execution, job: Job | None, needed: Repair, backlog: _Backlog
+) -> None:
+    """Arm the successor of what nobody ever sent, then send the row's message again (P2).
+
+    One message at most, in its lane or, instead, in the one that it has grown old enough for.
+    """
+    now = ports.clock.now()
+    following = timers.arm_chains(ports, _broken(ports, row, job), decided_at=now)
+    promoted_to = backlog.promotes(row, now)
+    is_held_back = promoted_to is None and backlog.holds(row, now)
+    again = replace(timers.outgoing(row), queue=promoted_to or row.queue)
+    messages = [timers.outgoing(one) for one in following]
+    timers.send(ports, messages if is_held_back else [again, *messages])
+    if promoted_to is not None:
+        ports.telemetry.promoted(row, to=promoted_to)
+    # What waits for its turn in a backlog is late, and nothing else is wrong with it.
+    if promoted_to is None or not backlog.is_backed_up(row.queue):
+        ports.telemetry.recovered(row, reason=needed.reason)
 
 
 def _broken(ports: Ports, row: Execution, job: Job | None) -> Sequence[timers.Link]:
     """The row's place in its job's chain, if the chain ends there though it should go on.
 
-    Whoever passed the row armed the very next slot before (a row that was still SCHEDULED
-    then was not missed), so when that is there, the chain is alive, and misfires are
-    dispatch's to decide (P6).
+    Whoever passed the row armed one after it, the very next or, as the misfire policy says, a
+    later one. So when any is there the chain is alive, and misfires are dispatch's to decide
+    (P6).
     """
     is_unsent = row.state is State.SCHEDULED or row.sent_directly
     if not is_unsent or row.trigger is not Trigger.SCHEDULE:
         return []
-    if job is None or job.unreadable is not None:
+    if job is None or job.unreadable is not None or job.next_after(row.scheduled_for) is None:
         return []
-    slot = job.next_after(row.scheduled_for)
-    if slot is None:
-        return []
-    planned = job.occurrence(slot, now=ports.clock.now(), sent_directly=False)
-    armed = ports.executions.get(planned.id)
-    # One that an earlier version left behind is no successor: the job's own takes its place.
-    is_alive = armed is not None and not supersedes(planned, armed)
-    return [] if is_alive else timers.links_of(job, row)
+    return [] if timers.goes_on(ports, job, row.scheduled_for) else timers.links_of(job, row)

@@ -7,15 +7,19 @@ by whoever put it) and P2 (an occurrence is sent or made final only once its suc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 from lamplighter.core.buckets import ExecutionId, check_position, retry_position
 from lamplighter.core.catch_up import CaughtUp
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import CHECK_SCHEDULED_AGAIN, SWEEP_AFTER
+from lamplighter.core.limits import CHAIN_SLOTS, CHECK_SCHEDULED_AGAIN, MARGIN, SWEEP_AFTER
 from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Message, Pointer, PointerKind, Trigger
-from lamplighter.core.timing import is_inside
+from lamplighter.core.timing import is_inside, line
 from lamplighter.ports import Outgoing, Ports
+
+_AT_ONCE: Final = 1000  # slots that are looked for in one call, ten requests side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ def outgoing(execution: Execution, *, epoch: int = 0) -> Outgoing:
         epoch=epoch,
         traceparent=execution.traceparent,
     )
-    return Outgoing(queue=execution.queue, message=message)
+    return Outgoing(queue=execution.queue, message=message, owner=execution.owner)
 
 
 def send(ports: Ports, messages: Sequence[Outgoing]) -> None:
@@ -100,6 +104,10 @@ def arm_chains(
     first makes final what it passes over, then sends everything at once. A row that was there
     already and has been claimed or sent directly is left to itself, but its own successor is
     armed all the same.
+
+    A successor, once armed, is never decided again: where the misfire policy would leave slots
+    out, it is looked first whether the chain goes on after the link already. Else it would
+    fork, and of two branches neither looks at the other.
 
     `directly` is the API's: what it finds inside the line it marks so. It may die before it
     armed what comes after; should the row have run by then, by a message of an earlier version,
@@ -154,10 +162,42 @@ def _successors(
 ) -> Iterator[tuple[Link, datetime, Successor]]:
     for link in links:
         found = successor(link.job, link.slot, decided_at, caught_up=link.caught_up)
+        leaves_out = found.slot != link.job.next_after(link.slot)
+        if leaves_out and not _was_made(ports, link, found) and _goes_on(ports, link):
+            continue
         if found.passed_over is not None:
             ports.telemetry.passed_over(link.job, found.passed_over)
         if found.slot is not None and found.slot > link.slot:
             yield link, found.slot, found
+
+
+def _was_made(ports: Ports, link: Link, found: Successor) -> bool:
+    """Whether this very successor was armed before, by a page that is done again."""
+    row = ports.executions.get(link.job.occurrence_id(found.slot)) if found.slot else None
+    return row is not None and row.predecessor in {None, link.execution} and _is_of(link, row)
+
+
+def _goes_on(ports: Ports, link: Link) -> bool:
+    return goes_on(ports, link.job, link.slot)
+
+
+def goes_on(ports: Ports, job: Job, slot: datetime) -> bool:
+    """Whether a slot after this one has a row of the job's version: it was armed, or ran.
+
+    Nothing is armed later than the first slot beyond the line. Bounded by `CHAIN_SLOTS`.
+    """
+    end = line(ports.clock.now()) + MARGIN
+    slots = islice(job.schedule.occurrences(max(slot, job.since)), CHAIN_SLOTS)
+    while some := [*islice(slots, _AT_ONCE)]:
+        coming = [one for one in some if job.run_at(one) <= end]
+        beyond = some[len(coming) : len(coming) + 1]
+        ids = [job.occurrence_id(one) for one in (*coming, *beyond)]
+        rows = ports.executions.get_many(ids, strongly=True)
+        if any(row.job_version >= job.version for row in rows.values()):
+            return True
+        if beyond:
+            return False
+    return False
 
 
 def _occurrence(
@@ -199,6 +239,7 @@ def _retry_pointer(execution: Execution) -> Pointer:
         queue=execution.queue,
         at=execution.due_at,
         attempt=execution.attempt,
+        owner=execution.owner,
     )
 
 
@@ -210,7 +251,7 @@ def pointed(pointer: Pointer, *, epoch: int = 0) -> Outgoing:
         due_at=pointer.at,
         epoch=epoch,
     )
-    return Outgoing(queue=pointer.queue, message=message)
+    return Outgoing(queue=pointer.queue, message=message, owner=pointer.owner)
 
 
 def keep_in_sight(ports: Ports, row: Execution, now: datetime) -> None:

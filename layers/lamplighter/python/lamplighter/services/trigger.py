@@ -35,6 +35,7 @@ def trigger(
         job_version=job.version,
         trigger=Trigger.MANUAL,
         task=job.spec.task,
+        task_version=job.spec.task_version,
         queue=job.spec.queue,
         spec=None if payload is None else replace(job.spec, payload=payload),
         scheduled_for=now,

@@ -16,6 +16,7 @@ from lamplighter.core.limits import CHAIN_READS
 from lamplighter.core.model import Execution, OverlapPolicy, Token
 from lamplighter.core.outcome import blocked, ended, put_off, terminated
 from lamplighter.core.overlap import GiveWay, Start, TakeItsPlace, Wait
+from lamplighter.core.waits import Part
 from lamplighter.ports import Ports, Refusal
 from lamplighter.services import endings
 
@@ -160,4 +161,9 @@ def _terminate(ports: Ports, holder: Execution, *, now: datetime, reason: str) -
 
 def _later(ports: Ports, claimed: Execution, *, until: datetime | None = None) -> Execution:
     soon = ports.clock.now() + _AT_ONCE
-    return put_off(claimed, until=max(until or soon, soon), reason="overlap: waits for its turn")
+    return put_off(
+        claimed,
+        until=max(until or soon, soon),
+        reason="overlap: waits for its turn",
+        on=Part.BLOCKED,
+    )

@@ -26,7 +26,7 @@ def undeliverable(ports: Ports, message: Message) -> None:
             _count(ports, row)
         case Drop() | Keep():
             if row is not None and row.is_final:
-                endings.wake(ports, row)
+                endings.finish(ports, row)
 
 
 def _count(ports: Ports, row: Execution) -> None:

@@ -43,7 +43,7 @@ class Call:
 Hook = Callable[[Call, When], None]
 
 # Calls whose items take effect one by one: a crash may leave the first half.
-_PIECEWISE = {"executions.put", "executions.point", "queue.send", "queue.hand_out"}
+PIECEWISE = {"executions.put", "executions.point", "queue.send", "queue.hand_out"}
 
 
 def interposed(ports: Ports, hook: Hook) -> Ports:
@@ -60,7 +60,10 @@ def interposed(ports: Ports, hook: Hook) -> Ports:
         tally=around("tally"),
         control=around("control"),
         payloads=around("payloads"),
+        ledger=around("ledger"),
+        permits=around("permits"),
         queue=around("queue"),
+        notices=around("notices") if ports.notices is not None else None,
     )
 
 
@@ -74,7 +77,9 @@ class _Interposed:
         def call(*args: Any, **kwargs: Any) -> Any:
             this = Call(number=self._number(), port=self._name, method=method)
             self._hook(this, When.BEFORE)
-            if f"{self._name}.{method}" in _PIECEWISE:
+            if f"{self._name}.{method}" in PIECEWISE:
+                # A caller may hand over what can be gone through once only.
+                args = ([*args[0]], *args[1:])
                 self._halfway(this, real, args, kwargs)
             answer = real(*args, **kwargs)
             self._hook(this, When.AFTER)
@@ -83,7 +88,7 @@ class _Interposed:
         return call
 
     def _halfway(self, this: Call, real: Any, args: Any, kwargs: Any) -> None:
-        items = [*args[0]]
+        items = args[0]
         if len(items) < 2:
             return
         try:
@@ -150,7 +155,7 @@ def every_strike(calls: Sequence[Call], *, whens: Sequence[When] = tuple(When)) 
     """Every place where a fault can strike a use case that makes these calls."""
     for call in calls:
         for when in whens:
-            if when is not When.DURING or f"{call.port}.{call.method}" in _PIECEWISE:
+            if when is not When.DURING or f"{call.port}.{call.method}" in PIECEWISE:
                 yield Strike(number=call.number, when=when)
 
 

@@ -1,39 +1,51 @@
 """What must hold in every history, whatever was done to the system."""
 
 from collections import Counter
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
 
 from lamplighter.core.buckets import ExecutionId, JobId, execution_of
-from lamplighter.core.lifecycle import FINAL, State
-from lamplighter.core.model import Execution, OverlapPolicy, Trigger
+from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, State
+from lamplighter.core.model import Execution, OverlapPolicy, Trigger, Watch
+from lamplighter.core.permits import held_until
 from lamplighter.memory import MemoryWorld
 from lamplighter.sim.system import System
 
+_SWEPT = timedelta(minutes=3)  # a bucket was visited that long after its minute
 _ACCEPTED = frozenset({State.SUCCEEDED, State.FAILED, State.DEAD_LETTERED})
 
 
 def violations(system: System) -> Iterator[str]:
     """Every broken promise, in words; nothing when all hold. To be asked at quiescence."""
     yield from _lost(system.world)
-    yield from _given_up_unrun(system.world)
-    yield from _taken_back_by_nobody(system.world)
     yield from _early(system)
-    yield from _accepted_twice(system.world)
     yield from _dead_chains(system.world)
+    yield from _unwatched(system.world)
     yield from _overlapping(system)
-    yield from _skipped_for_nothing(system.world)
-    yield from _in_two_places(system)
+    yield from system.over_limits
+    yield from _kept_places(system.world)
+    yield from of_rows(system.world, {run.execution_id for run in system.runs})
 
 
-def _in_two_places(system: System) -> Iterator[str]:
+def of_rows(
+    world: MemoryWorld, ran: Collection[ExecutionId], *, skew: timedelta = timedelta(0)
+) -> Iterator[str]:
+    """Broken promises that rows tell of by themselves, of hosts whose clocks are so far apart."""
+    yield from _given_up_unrun(world)
+    yield from _untold(world)
+    yield from _taken_back_by_nobody(world)
+    yield from _accepted_twice(world)
+    yield from _skipped_for_nothing(world, skew)
+    yield from _in_two_places(world, ran)
+
+
+def _in_two_places(world: MemoryWorld, ran: Collection[ExecutionId]) -> Iterator[str]:
     """A one-off that was moved runs where its id leads, and nowhere else (P20)."""
-    rows = system.world.tables.executions
+    rows = world.tables.executions
     places: dict[JobId, list[Execution]] = {}
     for row in rows.values():
         if row.trigger is Trigger.ONE_OFF:
             places.setdefault(row.job_id, []).append(row)
-    ran = {run.execution_id for run in system.runs}
     for job, them in places.items():
         first = rows[execution_of(job) or them[0].id]
         last = rows[first.moved_to or first.id]
@@ -55,6 +67,14 @@ def _given_up_unrun(world: MemoryWorld) -> Iterator[str]:
     for row in world.tables.executions.values():
         if row.state is State.DEAD_LETTERED and not row.attempts:
             yield f"given up without a try: {row.id}, {row.reason}"
+
+
+def _untold(world: MemoryWorld) -> Iterator[str]:
+    """Whoever owns what needs attention was told of it, and the row says so (S4-R4)."""
+    told = {notice.detail["execution_id"] for notice in world.notices.given}
+    for row in world.tables.executions.values():
+        if row.state in NEEDS_ATTENTION and (row.told_at is None or row.id not in told):
+            yield f"nobody was told: {row.id} is {row.state}, {row.reason}"
 
 
 def _taken_back_by_nobody(world: MemoryWorld) -> Iterator[str]:
@@ -93,6 +113,18 @@ def _dead_chains(world: MemoryWorld) -> Iterator[str]:
             yield f"dead chain: {job.id} has nothing armed"
 
 
+def _unwatched(world: MemoryWorld) -> Iterator[str]:
+    """A recurring job that makes more occurrences has its ledger looked at, some time soon (P7)."""
+    watched = {
+        row.job_id
+        for row in world.tables.pointers.values()
+        if isinstance(row, Watch) and row.at > world.now() - _SWEPT
+    }
+    for job in world.tables.jobs.values():
+        if job.next_after(world.now()) is not None and job.id not in watched:
+            yield f"unwatched: nothing will look at the ledger of {job.id}"
+
+
 def _overlapping(system: System) -> Iterator[str]:
     """Of a job that does not allow overlap, no two handlers run at once (P12–P16)."""
     until: dict[JobId, tuple[datetime, ExecutionId]] = {}
@@ -107,12 +139,21 @@ def _overlapping(system: System) -> Iterator[str]:
         until[run.job_id] = max((ended_at, other), (ends, run.execution_id))
 
 
-def _skipped_for_nothing(world: MemoryWorld) -> Iterator[str]:
+def _skipped_for_nothing(world: MemoryWorld, skew: timedelta) -> Iterator[str]:
     """What gave way did so for another, which was due by then."""
     rows = world.tables.executions
     for row in rows.values():
         blocker = rows.get(row.blocker) if row.blocker else None
         if row.state is not State.SKIPPED or blocker is None or row.finished_at is None:
             continue
-        if blocker.id == row.id or blocker.run_at > row.finished_at:
+        if blocker.id == row.id or blocker.run_at > row.finished_at + skew:
             yield f"skipped for nothing: {row.id}, {row.reason}"
+
+
+def _kept_places(world: MemoryWorld) -> Iterator[str]:
+    """Of what has ended nobody keeps a place: who looks finds it free (S0-K2)."""
+    for key, use in world.permits.held.items():
+        for permit, until in use.holders.items():
+            row = world.tables.executions.get(permit.execution_id)
+            if until > world.now() or held_until(permit, row, world.now()) is not None:
+                yield f"kept: {permit.execution_id} has a place of {key} until {until}"

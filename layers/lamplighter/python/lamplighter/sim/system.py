@@ -1,28 +1,29 @@
 """A running Lamplighter in virtual time: the tick, the partition work, workers, dead letters."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import assert_never
 
 from lamplighter.core.buckets import ExecutionId, JobId, from_ms, to_ms
-from lamplighter.core.lease import Kind, Work
+from lamplighter.core.lease import WorkItem
 from lamplighter.core.limits import BEAT_EVERY
 from lamplighter.core.model import Token
 from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.permits import Key
 from lamplighter.core.retry import Failure
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports, Received
-from lamplighter.services.dispatch import dispatch
 from lamplighter.services.execute import Claimed, begin, conclude, shrink
 from lamplighter.services.heartbeat import Heartbeats, Stop
-from lamplighter.services.sweep import sweep
+from lamplighter.services.partitions import do
 from lamplighter.services.tick import tick
 from lamplighter.services.undeliverable import undeliverable
 
 _MINUTE_MS = 60_000
+_VISIT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,13 @@ class System:
     handler: Callable[[Claimed], Outcome] = lambda _: Succeeded(result="null")
     runs: list[Run] = field(default_factory=list)
     ticking: bool = True
+    """Whether the deciding side is up: ticks come, and partition work is done."""
+    ticks_come: bool = True
+    """Whether ticks come while it is; else it goes on by the work that asks for itself."""
     lasts: Callable[[Claimed], timedelta] = lambda _: timedelta(0)
+    over_limits: list[str] = field(default_factory=list)
+    """Starts of which more ran at once than may (S0-K1)."""
+    _under: dict[Key, set[Token]] = field(default_factory=lambda: defaultdict(set))
     _owners: int = 0
     _under_way: list[_UnderWay] = field(default_factory=list)
     _heartbeats: Heartbeats = field(init=False)
@@ -92,23 +99,21 @@ class System:
         next_tick = _next_minute(self.world.now())
         while True:
             self.work()
-            visible = self.world.queue.next_visible_at()
-            now = min(next_tick, max(visible, self.world.now()) if visible else next_tick)
-            now = min([now, *(min(one.until, one.next_beat) for one in self._under_way)])
+            now = min([next_tick, *self._coming()])
             if now > end:
                 break
             self.world.clock.move_to(now)
             if now >= next_tick:
                 next_tick = _next_minute(now)
-                if self.ticking:
+                if self.ticking and self.ticks_come:
                     tick(self.ports)
         self.world.clock.move_to(end)
 
     def work(self) -> None:
-        """Do all partition work that was handed out, and run all that is visible."""
+        """Do the partition work that was handed out, and run all that is visible."""
         self._go_on()
-        while self.world.queue.work:
-            self._do(self.world.queue.work.pop(0))
+        for item in self.world.queue.take_work() if self.ticking else ():
+            self._visit(item)
         while batch := self.world.queue.receive():
             shrink(self.ports, batch)
             for received in batch:
@@ -116,16 +121,23 @@ class System:
         while self.world.queue.dead:
             undeliverable(self.ports, self.world.queue.dead.pop(0).message)
 
-    def _do(self, work: Work) -> None:
+    def _visit(self, item: WorkItem) -> None:
+        """Do partition work, but not for long: nothing else goes on beside it here."""
         self._owners += 1
-        owner = f"scheduler-{self._owners}"
-        match work.kind:
-            case Kind.DISPATCH:
-                dispatch(self.ports, work.partition, owner=owner)
-            case Kind.SWEEP:
-                sweep(self.ports, work.partition, owner=owner)
-            case other:
-                assert_never(other)
+        until = self.world.now() + _VISIT
+        do(
+            self.ports,
+            item,
+            owner=f"scheduler-{self._owners}",
+            time_left=lambda: self.world.now() < until,
+        )
+
+    def _coming(self) -> Iterator[datetime]:
+        """When something happens next, beside the tick."""
+        now, queue = self.world.now(), self.world.queue
+        expected = [queue.next_visible_at(), queue.next_work_at() if self.ticking else None]
+        yield from (max(at, now) for at in expected if at is not None)
+        yield from (min(one.until, one.next_beat) for one in self._under_way)
 
     def _process(self, received: Received) -> None:
         claimed = begin(self.ports, received, worker="worker")
@@ -181,6 +193,7 @@ class System:
         return self.handler(claimed)
 
     def _note(self, claimed: Claimed, *, ended_at: datetime | None) -> None:
+        self._count(claimed)
         self.runs.append(
             Run(
                 execution_id=claimed.execution.id,
@@ -193,6 +206,21 @@ class System:
                 ended_at=ended_at,
             )
         )
+
+    def _count(self, claimed: Claimed) -> None:
+        """Look how many run beside what starts, under each limit as it is at this instant.
+
+        Those that started under it: what ran before a limit was made has no place there.
+        """
+        live = {run.token for run in self.runs if run.ended_at is None}
+        for bound in claimed.permits:
+            use = self.world.permits.held[bound.key]
+            most = bound.most if use.limit is None else use.limit
+            beside = len(live & self._under[bound.key])
+            self._under[bound.key].add(claimed.token)
+            if beside >= most:
+                says = f"{claimed.execution.id} starts beside {beside} of {bound.key}"
+                self.over_limits.append(f"over the limit: {says}, at {self.world.now()}")
 
 
 def _next_minute(now: datetime) -> datetime:

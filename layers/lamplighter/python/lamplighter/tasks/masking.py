@@ -4,7 +4,9 @@ No list is complete: a task should not put secrets into its messages. What libra
 by themselves is what is known here: URLs, headers, connection strings, signed queries.
 """
 
+import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 MASK: Final = "***"
@@ -13,6 +15,15 @@ _NAMES: Final = (
     "passw(?:or)?d|passwd|pwd|passphrase|secret|token|credentials?|signature"
     "|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key|session[_-]?id"
 )
+_SECRETS_NAME: Final = re.compile(rf"(?i){_NAMES}")
+# Shorter ones are words, and would be masked wherever they stand.
+_SECRET_MIN_CHARS: Final = 8
+_OF_PAYLOAD_MIN_CHARS: Final = 4
+# What is longer names nothing: it is a text of the payload's.
+_NAME_MAX_CHARS: Final = 64
+_WORKING_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
+_KNOWN_AT_MOST: Final = 1000
+_LOOKED_AT: Final = 16
 _VALUE: Final = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"'})\]]+)"""
 
 _PATTERNS: Final = (
@@ -53,14 +64,65 @@ def mask(text: str) -> str:
     return text
 
 
-def shortened(text: str, max_chars: int) -> str:
+def shortened(text: str, max_chars: int, known: Sequence[str] = ()) -> str:
     """The masked text, cut to so many characters.
 
     No more than a few times that is looked at, and a word cut off at its end is left out: half
-    a secret would not be recognised.
+    a secret would not be recognised. What is `known` to be secret is masked wherever it stands.
     """
+    if known:
+        text = text[: _LOOKED_AT * max_chars]
+        for secret in known:
+            text = text.replace(secret, MASK)
     window = 4 * max_chars
     if len(text) > window:
         text = text[:window].rpartition(" ")[0] or MASK
     masked = mask(text)
     return masked if len(masked) <= max_chars else masked[: max_chars - 1] + "…"
+
+
+def known_secrets(payload: str, environ: Mapping[str, str]) -> Sequence[str]:
+    """What an error of this call must not quote, the longest first.
+
+    Variables of the environment and fields of the payload (JSON text) that are named like
+    secrets, and texts of the payload that are too long to be the name of anything.
+    """
+    found = {
+        value
+        for name, value in environ.items()
+        if len(value) >= _SECRET_MIN_CHARS
+        and _SECRETS_NAME.search(name)
+        and name not in _WORKING_DIRECTORIES
+    }
+    for number, value in enumerate(_of_payload(_parsed(payload), is_secret=False)):
+        if number >= _KNOWN_AT_MOST:
+            break
+        # As it is, and as `repr` and JSON write it.
+        found |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
+    return sorted(found, key=lambda value: (-len(value), value))
+
+
+def _parsed(payload: str) -> object:
+    try:
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        # Then no handler was called with it.
+        return None
+
+
+def _of_payload(value: object, *, is_secret: bool) -> Iterator[str]:
+    match value:
+        case str():
+            if len(value) > _NAME_MAX_CHARS or (is_secret and len(value) >= _OF_PAYLOAD_MIN_CHARS):
+                yield value
+        case dict():
+            for name, part in value.items():
+                yield from _of_payload(
+                    part, is_secret=is_secret or bool(_SECRETS_NAME.search(name))
+                )
+        case list():
+            for part in value:
+                yield from _of_payload(part, is_secret=is_secret)
+        case _:
+            # A number, a truth, nothing: no text.
+            return

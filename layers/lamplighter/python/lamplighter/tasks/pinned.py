@@ -113,8 +113,7 @@ class Dialer(httpcore.NetworkBackend):
 
     def _in_time(self, work: Callable[[], T]) -> T:
         """A resolver cannot be interrupted: it is left behind in a thread of its own."""
-        future: Future[T] = Future()
-        threading.Thread(target=_complete, args=(future, work), daemon=True).start()
+        future = beside(work)
         given_up_at = time.monotonic() + STEP_S
         while not wait([future], timeout=self._patience.at_most(LOOK_EVERY_S)).done:
             if time.monotonic() >= given_up_at:
@@ -171,6 +170,13 @@ class Stream(httpcore.NetworkStream):
                 return operation()
             except TimeoutError:
                 continue
+
+
+def beside(work: Callable[[], T]) -> Future[T]:
+    """What comes of work that cannot be interrupted: it may be left behind, in its own thread."""
+    future: Future[T] = Future()
+    threading.Thread(target=_complete, args=(future, work), daemon=True).start()
+    return future
 
 
 def _complete(future: Future[T], work: Callable[[], T]) -> None:

@@ -2,19 +2,23 @@
 
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from lamplighter.core.errors import LamplighterError, Rejected
+from lamplighter.core.limits import MAX_TASK_VERSION
 from lamplighter.core.model import check_name
 from lamplighter.tasks.context import Context
+
+# An interpreter with what every task imports has a third of it.
+MEMORY_MB: Final = range(64, 1_048_576)
 
 PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
@@ -33,6 +37,12 @@ class Task(Generic[PayloadT, ResultT]):
     handler: Callable[[PayloadT, Context], ResultT]
     where: str
     """File and line of the function."""
+    accepts: frozenset[int] = frozenset()
+    """Versions that it runs what was made for, beside its own."""
+    isolation: Literal["process"] | None = None
+    """None: in the worker's own process, beside its neighbours."""
+    memory_mb: int | None = None
+    """Of an isolated one's process; None: half of what its worker has."""
 
     def __call__(self, payload: PayloadT, context: Context) -> ResultT:
         return self.handler(payload, context)
@@ -70,17 +80,35 @@ class Registry:
         self._tasks: dict[tuple[str, int], AnyTask] = {}
 
     def task(
-        self, name: str, *, version: int = 1
+        self,
+        name: str,
+        *,
+        version: int = 1,
+        accepts: Collection[int] = (),
+        isolation: Literal["process"] | None = None,
+        memory_mb: int | None = None,
     ) -> Callable[[Callable[[PayloadT, Context], ResultT]], Task[PayloadT, ResultT]]:
         """Make a function of (payload, context) the handler of a task.
 
         The payload arrives as its annotation says: a pydantic model, a dataclass, a TypedDict
-        or a builtin. What it returns is kept as JSON. Raises InvalidTasks for what cannot be
-        called so, and for a name and version that another function has.
+        or a builtin. What it returns is kept as JSON. It runs what was made for this version,
+        for one of those that it `accepts`, or for none: `version=3, accepts=range(1, 3)`. With
+        `isolation="process"` each call has a process of its own, which is killed at the
+        time-out and when it holds more than `memory_mb` MiB, all of it counted. Raises
+        InvalidTasks for what cannot be called so, and for a name and version that another
+        function has.
         """
 
         def register(handler: Callable[[PayloadT, Context], ResultT]) -> Task[PayloadT, ResultT]:
-            task = Task(name=name, version=version, handler=handler, where=_where(handler))
+            task = Task(
+                name=name,
+                version=version,
+                handler=handler,
+                where=_where(handler),
+                accepts=frozenset(accepts),
+                isolation=isolation,
+                memory_mb=memory_mb,
+            )
             self.add(task)
             return task
 
@@ -96,10 +124,38 @@ class Registry:
                 f"at {known.where} and at {task.where}"
             )
 
+    def get(self, name: str, version: int) -> AnyTask | None:
+        """The task of this name and version; None when there is none."""
+        return self._tasks.get((name, version))
+
+    def find(self, name: str, version: int | None) -> AnyTask | None:
+        """The task that runs what was made for this version; None when none does.
+
+        The one of that version, else the newest that accepts it; without a version the newest.
+        """
+        if version is None or (exact := self.get(name, version)) is None:
+            able = [
+                task
+                for (known, _), task in self._tasks.items()
+                if known == name and (version is None or version in task.accepts)
+            ]
+            return max(able, key=lambda task: task.version, default=None)
+        return exact
+
+    def versions(self, name: str) -> list[int]:
+        """Those of a task that something here runs, in order."""
+        return sorted(
+            {
+                version
+                for (known, own), task in self._tasks.items()
+                if known == name
+                for version in (own, *task.accepts)
+            }
+        )
+
     def newest(self, name: str) -> AnyTask | None:
         """The task of this name with the highest version; None when there is none."""
-        versions = [version for known, version in self._tasks if known == name]
-        return self._tasks[name, max(versions)] if versions else None
+        return self.find(name, None)
 
     @property
     def names(self) -> list[str]:
@@ -133,14 +189,15 @@ def load(module: str) -> Registry:
 
 
 def _modules(name: str) -> Iterator[ModuleType]:
-    module = _import(name)
+    module = imported(name)
     yield module
     for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
         if not found.name.endswith(".__main__"):
             yield from _modules(found.name)
 
 
-def _import(name: str) -> ModuleType:
+def imported(name: str) -> ModuleType:
+    """The module, imported; raises InvalidTasks, which says why it cannot be."""
     try:
         return import_module(name)
     except InvalidTasks:
@@ -159,14 +216,29 @@ def _check(task: AnyTask) -> None:
         check_name("task", task.name)
     except Rejected as error:
         raise InvalidTasks(f"{task}: {error.reason}") from error
-    if type(task.version) is not int or task.version < 1:
-        raise InvalidTasks(f"{task}: a version is a whole number from 1")
+    for version in (task.version, *task.accepts):
+        if type(version) is not int or not 1 <= version <= MAX_TASK_VERSION:
+            raise InvalidTasks(f"{task}: {version!r}: a version is a whole number from 1")
+    _check_isolation(task)
     if not inspect.isroutine(task.handler) or _is_special(task.handler):
         raise InvalidTasks(f"{task}: a handler is a plain function, neither async nor a generator")
     try:
         inspect.signature(task.handler).bind(None, None)
     except TypeError as error:
         raise InvalidTasks(f"{task}: a handler takes (payload, context): {error}") from error
+
+
+def _check_isolation(task: AnyTask) -> None:
+    if task.isolation not in {None, "process"}:
+        raise InvalidTasks(f"{task}: isolation is 'process', or left out, not {task.isolation!r}")
+    if task.memory_mb is None:
+        return
+    if task.isolation is None:
+        raise InvalidTasks(f"{task}: memory_mb is the limit of a process: it needs isolation")
+    if type(task.memory_mb) is not int or task.memory_mb not in MEMORY_MB:
+        raise InvalidTasks(
+            f"{task}: memory_mb is a whole number from {MEMORY_MB.start}, not {task.memory_mb!r}"
+        )
 
 
 def _is_special(handler: Callable[..., object]) -> bool:

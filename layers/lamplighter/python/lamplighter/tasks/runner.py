@@ -1,25 +1,28 @@
 """Calling a task's handler, and turning whatever comes of it into an outcome."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
-
-from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Refused, Succeeded, Withdrawn
-from lamplighter.core.retry import Failure, Kind
+from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
+from lamplighter.core.model import Target
+from lamplighter.core.named import NamedTarget
+from lamplighter.core.outcome import Failed, Outcome, Parked, Refused
+from lamplighter.core.retry import Failure
 from lamplighter.core.targets import NOBODY
 from lamplighter.ports import Clock
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
-from lamplighter.tasks.context import Context, Stopped, StopSignal
-from lamplighter.tasks.failures import failure, failure_of, invalid_payload, names_of
+from lamplighter.tasks.calling import Terms, failed, of_task, outcome_of, returned, stopped
+from lamplighter.tasks.calls import Answers, DirectCalls, unanswered
+from lamplighter.tasks.context import Context, StopSignal
 from lamplighter.tasks.http import HttpAnswer, HttpCaller
+from lamplighter.tasks.isolation import Isolation
+from lamplighter.tasks.masking import shortened
+from lamplighter.tasks.named import NamedCaller
 from lamplighter.tasks.registry import AnyTask, Registry
 
 # How long a handler may go on once it must stop; then it is taken for hung.
@@ -37,6 +40,12 @@ class Call:
     claimed: Claimed
     signal: StopSignal
 
+    @property
+    def terms(self) -> Terms:
+        return Terms(
+            payload=self.claimed.payload, timeout=self.claimed.spec.timeout, signal=self.signal
+        )
+
     def is_hung(self, now: float) -> bool:
         """Whether it was told (monotonic) that it must stop, and has gone on for five seconds."""
         asked = [self.signal.asked_at(why) for why in _MUST_STOP]
@@ -48,13 +57,15 @@ class Call:
         """What to write for a hung handler; None when it is no longer ours to write."""
         if self.signal.asked_at(Stop.LOST_LEASE) is not None:
             return None
-        return _stopped(self.claimed, self.signal, "the handler did not stop", AFTER_A_HUNG_ONE)
+        return stopped(self.terms, "the handler did not stop", AFTER_A_HUNG_ONE)
 
 
 class TaskRunner:
     """`execute.Runner` over a registry: any number of threads may call it at once.
 
-    Without `http` it refuses what has an HTTP target, whoever asks for it.
+    Without `http` it refuses what has an HTTP target, whoever asks for it; without `named` it
+    knows no target by its name. Without `isolation`
+    every handler runs in this process, as tests and simulations want it.
     """
 
     def __init__(
@@ -64,16 +75,28 @@ class TaskRunner:
         clock: Clock,
         *,
         http: HttpCaller | None = None,
+        named: NamedCaller | None = None,
+        isolation: Isolation | None = None,
+        answers: Answers = unanswered,
     ) -> None:
         self._tasks = tasks
         self._heartbeats = heartbeats
         self._clock = clock
         self._http = http or HttpCaller(NOBODY, clock)
+        self._named = named or NamedCaller()
+        self._isolation = isolation
+        self._answers = answers
         self._calls: dict[str, Call] = {}
         self._lock = threading.Lock()
 
     def __call__(self, claimed: Claimed) -> Outcome:
-        """Run the newest version of the execution's task, or call its target, in this thread.
+        """Run the execution's task, in a version that takes it, or call its target.
+
+        What no task here takes is parked: a worker of another deploy may. This thread runs it.
+
+        A task that says so runs in a process of its own, and so does any whose last worker fell
+        silent: whatever it did to that one, its neighbours shall not pay for it again. This
+        thread waits for it then.
 
         KeyboardInterrupt passes: it is meant for the process, and leaves the try to the end of
         its lease. Everything else becomes an outcome.
@@ -81,16 +104,38 @@ class TaskRunner:
         if (target := claimed.spec.target) is not None:
             with self._call(claimed) as call:
                 context = self._context(claimed, call.signal)
-                return _outcome(lambda: _answered(self._http(target, claimed, context), call), call)
-        task = self._tasks.newest(claimed.execution.task)
+                return outcome_of(lambda: self._of_target(target, call, context), call.terms)
+        task = self._tasks.find(claimed.spec.task, claimed.spec.task_version)
         if task is None:
-            # A worker with other tasks, or a newer one, may know it: no policy's list names it.
-            known = ", ".join(self._tasks.names)
-            message = f"no task {claimed.execution.task!r} here; there are: {known}"
-            return Failed(failure=failure(Kind.RETRYABLE, "UnknownTask", message))
+            return Parked(reason=self._unknown(claimed.spec.task, claimed.spec.task_version))
+        claimed = replace(claimed, version=task.version)
         with self._call(claimed) as call:
-            outcome = _of_task(task, self._context(claimed, call.signal), call)
-        return outcome if isinstance(outcome, Refused) else replace(outcome, version=task.version)
+            outcome = self._of_task(task, self._context(claimed, call.signal), call)
+        if isinstance(outcome, Refused | Parked):
+            return outcome
+        return replace(outcome, version=task.version)
+
+    def _unknown(self, name: str, version: int | None) -> str:
+        """What is told of it: another worker, with another deploy, may know it."""
+        known = self._tasks.versions(name)
+        if version is None or not known:
+            what, has = f"task {name!r}", self._tasks.names
+        else:
+            what, has = f"version {version} of task {name!r}", [*map(str, known)]
+        told = f"no worker knows {what} yet; the last one asked has: {', '.join(has)}"
+        return shortened(told, ERROR_MESSAGE_MAX_CHARS)
+
+    def _of_target(self, target: Target, call: Call, context: Context) -> Outcome:
+        if not isinstance(target, NamedTarget):
+            return _answered(self._http(target, call.claimed, context), call.terms)
+        answer = self._named(target, call.claimed, context)
+        return answer if isinstance(answer, Failed) else returned(answer.result, call.terms)
+
+    def _of_task(self, task: AnyTask, context: Context, call: Call) -> Outcome:
+        is_isolated = task.isolation == "process" or call.claimed.execution.crashes > 0
+        if is_isolated and self._isolation is not None:
+            return self._isolation(task, call.claimed, context)
+        return of_task(task, context, call.terms)
 
     def hung(self) -> list[Call]:
         """The handlers that go on although they must stop: only the process's end stops them."""
@@ -111,79 +156,26 @@ class TaskRunner:
                     del self._calls[claimed.token]
 
     def _context(self, claimed: Claimed, signal: StopSignal) -> Context:
-        execution = claimed.execution
-        return Context(
-            execution_id=execution.id,
-            job_id=execution.job_id,
-            owner=execution.owner,
-            attempt=execution.attempt,
-            scheduled_for=execution.scheduled_for,
-            run_at=execution.run_at,
-            deadline=self._clock.now() + claimed.spec.timeout,
-            idempotency_key=execution.idempotency_key,
-            signal=signal,
-        )
+        return context_of(claimed, now=self._clock.now(), signal=signal, answers=self._answers)
 
 
-def _of_task(task: AnyTask, context: Context, call: Call) -> Outcome:
-    try:
-        payload = task.parse(call.claimed.payload)
-    except ValidationError as error:
-        return Failed(failure=invalid_payload(error))
-    return _outcome(lambda: _returned(task(payload, context), call), call)
-
-
-def _outcome(run: Callable[[], Outcome], call: Call) -> Outcome:
-    try:
-        return run()
-    except Stopped as stopped:
-        return _stopped(call.claimed, call.signal, str(stopped))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a user's code raises
-        return _raised(error, call)
-
-
-def _answered(answer: HttpAnswer | Failure, call: Call) -> Outcome:
-    return _failed(answer) if isinstance(answer, Failure) else _returned(answer, call)
-
-
-def _returned(value: object, call: Call) -> Outcome:
-    # What comes after the time-out may be half the work of a handler that saw it coming. A
-    # handler that finished although it was cancelled has finished.
-    if call.signal.asked_at(Stop.TIMEOUT) is not None:
-        return _stopped(call.claimed, call.signal, "the handler returned after it")
-    try:
-        text = to_json(value, inf_nan_mode="null")
-    except (PydanticSerializationError, RecursionError) as error:
-        message = f"a result of type {type(value).__qualname__} is not JSON: {error}"
-        return Failed(failure=failure(Kind.PERMANENT, "InvalidResult", message))
-    if len(text) > RESULT_MAX_BYTES:
-        # The work is done, and doing it again would not make it smaller.
-        text = to_json({"result_too_large": {"bytes": len(text), "max_bytes": RESULT_MAX_BYTES}})
-    return Succeeded(result=text.decode())
-
-
-def _raised(error: BaseException, call: Call) -> Outcome:
-    raised = failure_of(error)
-    if call.signal.why is None or raised.kind is Kind.PERMANENT:
-        return Failed(failure=raised, names=names_of(error))
-    # A library that was interrupted by the stop raises whatever it likes.
-    return _stopped(
-        call.claimed, call.signal, f"the handler raised {raised.type}: {raised.message}"
+def context_of(claimed: Claimed, *, now: datetime, signal: StopSignal, answers: Answers) -> Context:
+    """What a handler is told of a call that begins now, in this process."""
+    execution = claimed.execution
+    return Context(
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        owner=execution.owner,
+        attempt=execution.attempt,
+        scheduled_for=execution.scheduled_for,
+        run_at=execution.run_at,
+        deadline=now + claimed.spec.timeout,
+        idempotency_key=execution.idempotency_key,
+        task_version=claimed.spec.task_version,
+        signal=signal,
+        calls=DirectCalls(claimed=claimed, answers=answers),
     )
 
 
-def _stopped(
-    claimed: Claimed, signal: StopSignal, told: str, retry_after: timedelta | None = None
-) -> Outcome:
-    if signal.why is Stop.CANCELLED:
-        return Withdrawn(reason="cancelled on request")
-    if signal.asked_at(Stop.TIMEOUT) is None:
-        # Not asked to stop, or with the lease lost: then the outcome is refused anyway.
-        return _failed(failure(Kind.RETRYABLE, "Stopped", told))
-    message = f"ran longer than {claimed.spec.timeout.total_seconds():g} s; {told}"
-    return _failed(failure(Kind.TIMEOUT, "TimedOut", message, retry_after=retry_after))
-
-
-def _failed(failure: Failure) -> Failed:
-    """A failure of the task that is known by its type alone."""
-    return Failed(failure=failure, names=(failure.type,))
+def _answered(answer: HttpAnswer | Failure, terms: Terms) -> Outcome:
+    return failed(answer) if isinstance(answer, Failure) else returned(answer, terms)

@@ -1,0 +1,167 @@
+"""What must hold once nothing has gone wrong for a while: every promise, of every row."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from lamplighter.core.buckets import ExecutionId, execution_of
+from lamplighter.core.completeness import Outcome
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import ON_TIME
+from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Trigger
+from lamplighter.core.waits import Part
+from lamplighter.services import completeness
+from lamplighter.sim.invariants import of_rows
+from lamplighter.sim.simulation import Simulation
+from lamplighter.sim.watch import Violation
+
+_MINUTE: Final = timedelta(minutes=1)
+# What is stuck is looked at again after half of its lateness.
+_MENDED_WITHIN: Final = timedelta(minutes=20)
+_SECOND: Final = timedelta(seconds=1)
+
+
+def violations(simulation: Simulation) -> Iterator[Violation]:
+    """Every promise that is broken at the end, and those that were on the way."""
+    yield from simulation.watch.violations
+    yield from _lost(simulation)
+    yield from _dead_chains(simulation)
+    yield from _forked(simulation)
+    yield from _unaccounted(simulation)
+    yield from _late(simulation)
+    yield from _needlessly_mended(simulation)
+    ran = {run.execution_id for run in simulation.watch.runs}
+    for says in of_rows(simulation.world, ran, skew=_SECOND):
+        promise, _, rest = says.partition(": ")
+        yield Violation(promise=promise, says=rest, about=_ids(simulation, rest))
+
+
+def _ids(simulation: Simulation, text: str) -> tuple[str, ...]:
+    words = [word.strip(",.;'[]") for word in text.split()]
+    tables = simulation.world.tables
+    return tuple(word for word in words if word in tables.executions or word in tables.jobs)
+
+
+def _lost(simulation: Simulation) -> Iterator[Violation]:
+    """Whatever was answered for is there, and what was due has ended, or is at it."""
+    tables, now = simulation.world.tables, simulation.world.now()
+    for id in simulation.owners.accepted:
+        first = execution_of(id) if id.startswith("one_") else None  # type: ignore[arg-type]
+        if not (id in tables.jobs or id in tables.executions or first in tables.executions):
+            yield Violation(promise="nothing is lost", says=f"{id} is gone", about=(id,))
+    for row in tables.executions.values():
+        until = max(row.due_at, row.lease_until or row.due_at)
+        if not row.is_final and until < now - _MENDED_WITHIN and not _waits(simulation, row):
+            says = f"{row.id} is {row.state}, due {row.due_at}"
+            yield Violation(promise="nothing is lost", says=says, about=(row.id, row.job_id))
+
+
+def _waits(simulation: Simulation, row: Execution) -> bool:
+    """Whether another is in its way, which has not ended either."""
+    blocker = simulation.world.tables.executions.get(row.blocker) if row.blocker else None
+    return row.state is State.BLOCKED and blocker is not None and not blocker.is_final
+
+
+def _dead_chains(simulation: Simulation) -> Iterator[Violation]:
+    """An active recurring job that makes more occurrences has one armed and unsent (P2)."""
+    tables, now = simulation.world.tables, simulation.world.now()
+    armed = Counter(
+        row.job_id
+        for row in tables.executions.values()
+        if row.state is State.SCHEDULED and row.trigger is Trigger.SCHEDULE and row.run_at > now
+    )
+    for job in tables.jobs.values():
+        following = _next(job, now)
+        if following is not None and not armed[job.id]:
+            says = f"{job.id} ({job.schedule.text}) has nothing armed for {following}"
+            yield Violation(promise="no chain ends", says=says, about=(job.id,))
+
+
+def _forked(simulation: Simulation) -> Iterator[Violation]:
+    """No two slots follow the same one: neither would look at the other (P12, P16).
+
+    What runs beside the schedule may look past a slot that gave way, so it is left out.
+    """
+    after: dict[tuple[ExecutionId, int], ExecutionId] = {}
+    for row in simulation.world.tables.executions.values():
+        if row.predecessor is None or row.state is State.CANCELLED:
+            continue
+        if row.trigger is not Trigger.SCHEDULE:
+            continue
+        other = after.setdefault((row.predecessor, row.job_version), row.id)
+        if other != row.id:
+            says = f"{other} and {row.id} both follow {row.predecessor}"
+            about = (other, row.id, row.predecessor)
+            yield Violation(promise="no chain forks", says=says, about=about)
+
+
+def _next(job: Job, now: datetime) -> datetime | None:
+    """The next slot of a job whose occurrence is due after now."""
+    slot = job.next_after(now)
+    while slot is not None and job.run_at(slot) <= now:
+        slot = job.next_after(slot)
+    return slot
+
+
+def _unaccounted(simulation: Simulation) -> Iterator[Violation]:
+    """Every slot that a job planned ran, or has a reason why not (the ledger)."""
+    ports, now = simulation.ports(), simulation.world.now()
+    for job in [*simulation.world.tables.jobs.values()]:
+        place, total = None, 0
+        while True:
+            found = completeness.account(
+                ports, job.owner, job.id, start=job.created_at, end=now, after=place
+            )
+            total += found.count()
+            for group in found.groups:
+                if group.entry.outcome is Outcome.MISSED:
+                    says = f"{group.count} of {job.id}, {group.entry.reason}, from {group.first}"
+                    yield Violation(promise="the ledger balances", says=says, about=(job.id,))
+            place = found.next
+            if place is None:
+                break
+        yield from _uncounted(job, total, now)
+
+
+def _uncounted(job: Job, total: int, now: datetime) -> Iterator[Violation]:
+    """Of a job that was never changed, the ledger has every slot exactly once."""
+    if job.version > 1 or job.status is not JobStatus.ACTIVE:
+        return
+    planned = sum(1 for slot in job.schedule.between(job.created_at, now) if slot > job.created_at)
+    if planned != total:
+        says = f"{job.id} planned {planned} slots, and {total} are accounted for"
+        yield Violation(promise="the ledger balances", says=says, about=(job.id,))
+
+
+def _late(simulation: Simulation) -> Iterator[Violation]:
+    """Where no fault is active, everything starts on time that nothing is in the way of."""
+    is_calm = not simulation.setup.faults
+    since = simulation.start if is_calm else simulation.end_of_trouble + _MENDED_WITHIN
+    until = simulation.world.now() - _MINUTE
+    tables = simulation.world.tables
+    for row in tables.executions.values():
+        job = tables.jobs.get(row.job_id)
+        if job is not None and job.overlap is not OverlapPolicy.ALLOW:
+            continue
+        if row.caught_up is not None or not since <= row.run_at < until:
+            continue
+        if row.waited is not None and row.waited.on is Part.PERMIT:
+            # Others were in its way: as many as an operator lets run at once.
+            continue
+        lateness = row.lateness
+        is_late = lateness is not None and lateness > ON_TIME
+        if is_late or (lateness is None and not row.is_final):
+            says = f"{row.id}, due {row.run_at}, started {row.first_started_at}"
+            yield Violation(promise="on time", says=says, about=(row.id, row.job_id))
+
+
+def _needlessly_mended(simulation: Simulation) -> Iterator[Violation]:
+    """Where nothing goes wrong, the sweep finds nothing to mend.
+
+    But for who is woken in the very instant of its visit: that one is sent twice.
+    """
+    mended = [why for why in simulation.watch.mended if not why.startswith(State.BLOCKED)]
+    if mended and not simulation.setup.faults:
+        says = f"{len(mended)} repairs without a fault, of {mended[0]}"
+        yield Violation(promise="nothing needs mending", says=says)

@@ -1,0 +1,504 @@
+"""One history: owners, ticks, schedulers, workers, and everything that goes wrong for an hour.
+
+Then nothing goes wrong for another while, so that what was promised has to be kept by then.
+"""
+
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from lamplighter.core.buckets import body_of
+from lamplighter.core.errors import Unavailable
+from lamplighter.core.lease import Kind, WorkItem
+from lamplighter.core.limits import MAX_CLOCK_ERROR, SQS_BATCH
+from lamplighter.core.model import Message
+from lamplighter.core.outcome import Failed, Outcome, Withdrawn
+from lamplighter.core.permits import EVERY_OWNER, Key, Limits
+from lamplighter.core.permits import Kind as LimitKind
+from lamplighter.core.retry import Failure
+from lamplighter.core.retry import Kind as FailureKind
+from lamplighter.memory import MemoryWorld, SeededChance, VirtualClock
+from lamplighter.ports import Outgoing, Ports, Received
+from lamplighter.services import partitions, permits
+from lamplighter.services.execute import Claimed, begin, conclude, shrink
+from lamplighter.services.heartbeat import Heartbeats, Stop
+from lamplighter.services.tick import tick
+from lamplighter.services.undeliverable import undeliverable
+from lamplighter.sim.decisions import ALL, Decisions, Fault
+from lamplighter.sim.engine import NOTHING, Actor, Engine, Host, Process
+from lamplighter.sim.faults import Crash
+from lamplighter.sim.history import History
+from lamplighter.sim.watch import Live, Mended, Watch
+from lamplighter.sim.weather import Weather, forecast
+from lamplighter.sim.wire import Wire
+from lamplighter.sim.workload import Mood, Owners, Whim, play, whims
+
+_MS: Final = timedelta(milliseconds=1)
+_SECOND: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+_API_ENDS_IN: Final = 15 * _SECOND
+_SCHEDULER_ENDS_IN: Final = 120 * _SECOND
+_SCHEDULER_MARGIN: Final = 20 * _SECOND
+_WORKER_ENDS_IN: Final = 900 * _SECOND
+_VISIBLE_AGAIN_AFTER: Final = 900 * _SECOND
+_LOOK_EVERY_S: Final = 0.5
+_DEAD_LETTER_AGAIN: Final = 360 * _SECOND
+_LANES: Final = ("default", "critical", "bulk")
+_UNLIMITED: Final = 0.5
+_LIMITED: Final = (
+    Key(kind=LimitKind.QUEUE, name="default"),
+    Key(kind=LimitKind.QUEUE, name="critical"),
+    Key(kind=LimitKind.OWNER, name=EVERY_OWNER),
+)
+# A plain night, and one in which half of Europe sets its clocks.
+_STARTS: Final = (
+    datetime(2026, 1, 1, tzinfo=UTC),
+    datetime(2026, 3, 29, 0, 40, tzinfo=UTC),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a history follows from; the same setup, the same history."""
+
+    seed: int
+    faults: frozenset[Fault] = ALL
+    only: frozenset[str] | None = None
+    """Of all decisions, those that are not decided against; None: all."""
+    trouble: timedelta = timedelta(minutes=60)
+    rest: timedelta = timedelta(minutes=45)
+    is_kept: bool = False
+    """Whether the history's events are kept, to be read."""
+
+
+class Simulation:
+    """A whole Lamplighter, its owners and its weather, from one seed."""
+
+    def __init__(self, setup: Setup) -> None:
+        random = Random(f"{setup.seed} world")
+        start = random.choice(_STARTS) + random.randrange(60_000) * _MS
+        self.setup = setup
+        self.start, self.end_of_trouble = start, start + setup.trouble
+        shards = random.choice((1, 2, 4, 16))
+        self.world = MemoryWorld(
+            clock=VirtualClock(start),
+            chance=SeededChance(setup.seed),
+            shards=shards,
+            partitions=random.randint(1, min(4, shards)),
+        )
+        self.decisions = Decisions(faults=setup.faults, only=setup.only)
+        self.history = History(clock=self.world.clock, is_kept=setup.is_kept)
+        self.watch = Watch(world=self.world)
+        self.engine = Engine(self.world.clock, self._ended)
+        self.weather = self._weather()
+        self.wire = Wire(
+            engine=self.engine,
+            world=self.world,
+            decisions=self.decisions,
+            weather=self.weather,
+            history=self.history,
+            told=self._told,
+            sent=self._sent,
+            page_rows=random.choice((2, 3, 500)),
+        )
+        mood = Mood.of(self._random("mood"))
+        self.owners = Owners(
+            mood=mood,
+            rows=self.world.tables.executions,
+            wait=self.engine.wait,
+            tell=self.watch.tell,
+        )
+        self._names: Counter[str] = Counter()
+        self._workers: list[Process] = []
+        self._hosts = {
+            kind: [Host() for _ in range(number)]
+            for kind, number in (("api", 2), ("scheduler", 2), ("worker", 3))
+        }
+
+    def run(self) -> None:
+        """Play it to its end; what was broken on the way is in `watch.violations`."""
+        self._plan()
+        self.engine.run_until(self.end_of_trouble)
+        self.decisions.is_over = True
+        for host in self._all_hosts():
+            host.skew = NOTHING
+        self.history.note("weather", "nothing goes wrong any more")
+        self.engine.run_until(self.end_of_trouble + self.setup.rest)
+
+    def ports(self) -> Ports:
+        """The world as it is, with nothing between."""
+        return self.world.ports()
+
+    # What is drawn depends on the seed and on a name, and on nothing that happened before.
+
+    def _random(self, name: str) -> Random:
+        return Random(f"{self.setup.seed} {name}")
+
+    def _weather(self) -> Weather:
+        return forecast(
+            self._random("weather"),
+            self.setup.faults,
+            start=self.start,
+            end=self.end_of_trouble,
+            shards=self.world.shards,
+        )
+
+    def _plan(self) -> None:
+        """Have everything begin, each at its time."""
+        self._set_clocks()
+        self.engine.at(_next_minute(self.start), self._minute)
+        mood = self.owners.mood
+        for whim in whims(self._random("whims"), mood, start=self.start, end=self.end_of_trouble):
+            self.engine.at(whim.at, partial(self._whim, whim))
+        self._plan_limits()
+        for (fault, _), spells in self.weather.spells.items():
+            for spell in spells:
+                if fault is Fault.PURGE:
+                    self.engine.at(spell.begins, self._purge)
+                elif fault is Fault.DEPLOY:
+                    self.engine.at(spell.begins, self._replace_workers)
+                elif fault is Fault.RESHARD:
+                    self.engine.at(spell.begins, partial(self._reshard, spell.begins))
+
+    def _plan_limits(self) -> None:
+        """In every other history an operator limits what runs at once, and changes their mind."""
+        random = self._random("limits")
+        if random.random() < _UNLIMITED:
+            return
+        for number in range(random.randint(1, 5)):
+            key, most = random.choice(_LIMITED), random.choice((None, 0, 1, 2, 5))
+            at = self.start + random.random() * self.setup.trouble
+            self.engine.at(at, partial(self._limit, f"limit-{number}", key, most))
+        self.engine.at(self.end_of_trouble, self._unlimit)
+
+    def _limit(self, name: str, key: Key, most: int | None) -> None:
+        if not self.decisions.happens(name):
+            return
+        self.history.note("operator", f"has at most {most} of {key} run at once")
+        actor = self._actor(name, "api", ends_in=_API_ENDS_IN)
+        if most is None:
+            self.engine.spawn(
+                actor, lambda actor: permits.remove_limit(self.wire.ports(actor), key)
+            )
+        else:
+            self.engine.spawn(
+                actor, lambda actor: permits.set_limit(self.wire.ports(actor), key, most)
+            )
+
+    def _unlimit(self) -> None:
+        """Whoever waits looks for itself: nobody is woken by this."""
+        before = self.world.permits.current
+        self.world.permits.revise(before, Limits(version=before.version + 1))
+
+    # Hosts and actors.
+
+    def _all_hosts(self) -> Sequence[Host]:
+        return [host for hosts in self._hosts.values() for host in hosts]
+
+    def _set_clocks(self) -> None:
+        random = self._random("clocks")
+        for number, host in enumerate(self._all_hosts()):
+            skew = _skew(random)
+            if self.weather.rate(Fault.SKEW) and self.decisions.strikes(Fault.SKEW, "host", number):
+                host.skew = skew
+            for jump in range(3):
+                at = self.start + self.setup.trouble * random.random()
+                set_to = partial(self._jump, host, f"host {number}", jump, _skew(random))
+                if self.weather.rate(Fault.JUMP):
+                    self.engine.at(at, set_to)
+
+    def _jump(self, host: Host, name: str, number: int, skew: timedelta) -> None:
+        if self.decisions.strikes(Fault.JUMP, name, number):
+            self.history.note(name, f"has its clock set to {skew.total_seconds():+.3f} s")
+            host.skew = skew
+
+    def _actor(self, name: str, kind: str, *, ends_in: timedelta | None) -> Actor:
+        """An actor in a process of its own, which ends after a while whatever it is at."""
+        name = self._unique(name)
+        random = self._random(name)
+        ends_at = None if ends_in is None else self.world.now() + ends_in
+        process = Process(host=random.choice(self._hosts[kind]), ends_at=ends_at)
+        return Actor(name=name, random=random, process=process)
+
+    def _unique(self, name: str) -> str:
+        """The name, or another for the second who would have it."""
+        self._names[name] += 1
+        number = self._names[name]
+        return name if number == 1 else f"{name}~{number}"
+
+    def _ended(self, actor: Actor, error: BaseException | None) -> None:
+        match error:
+            case None:
+                return
+            case Crash() | Unavailable():
+                self.history.note(actor.name, f"ends: {type(error).__name__} {error}")
+            case _:
+                where = "".join(traceback.format_exception(error, limit=-4))
+                self.history.note(actor.name, f"breaks: {error!r}")
+                self.watch.tell("nothing breaks", f"{actor.name}: {error!r}\n{where}", actor.name)
+
+    # Owners.
+
+    def _whim(self, whim: Whim) -> None:
+        if not self.decisions.happens(whim.name):
+            return
+        actor = self._actor(whim.name, "api", ends_in=None)
+        # A caller that asks again waits for longer than its first call may take.
+        actor.process.ends_at = self.world.now() + _API_ENDS_IN + 300 * _SECOND
+        chance = self._random(f"{whim.name} asks")
+        self.engine.spawn(actor, lambda actor: self.owners.do(self.wire.ports(actor), whim, chance))
+
+    # Ticks and partition work.
+
+    def _minute(self) -> None:
+        now = self.world.now()
+        self.engine.at(now + _MINUTE, self._minute)
+        if self.weather.spell(Fault.OUTAGE, "tick", now, self.decisions):
+            return
+        name = f"tick-{now:%H:%M}"
+        random = self._random(name)
+        late, missing, twice, by = (random.random() for _ in range(4))
+        if self._hit(missing, Fault.TICK_MISSING, name):
+            return
+        copies = 2 if self._hit(twice, Fault.TICK_TWICE, name) else 1
+        after = by * _MINUTE if self._hit(late, Fault.TICK_LATE, name) else NOTHING
+        for _ in range(copies):
+            actor = self._actor(name, "scheduler", ends_in=after + _SCHEDULER_ENDS_IN)
+            self.engine.spawn(actor, lambda actor: tick(self.wire.ports(actor)), after)
+
+    def _hit(self, drawn: float, fault: Fault, name: str) -> bool:
+        return drawn < self.weather.rate(fault) and self.decisions.strikes(fault, name)
+
+    def _take_work(self) -> None:
+        """Deliver what was handed out of partition work, and is visible."""
+        for item in self.world.queue.take_work():
+            self._deliver_work(item)
+
+    def _deliver_work(self, item: WorkItem) -> None:
+        work, now = item.work, self.world.now()
+        if self.weather.spell(Fault.OUTAGE, work.kind, now, self.decisions):
+            return
+        name = self._unique(f"{work.kind}-{work.generation}.{work.partition}-{now:%H:%M}")
+        random = self._random(name)
+        lost, twice, late, by = (random.random() for _ in range(4))
+        if self._hit(lost, Fault.WORK_LOST, name):
+            return
+        copies = 2 if self._hit(twice, Fault.WORK_TWICE, name) else 1
+        after = by * _MINUTE if self._hit(late, Fault.WORK_LATE, name) else NOTHING
+        for copy in range(copies):
+            actor = self._actor(f"{name}.{copy}", "scheduler", ends_in=after + _SCHEDULER_ENDS_IN)
+            self.engine.spawn(actor, partial(self._do_work, item), after)
+
+    def _do_work(self, item: WorkItem, actor: Actor) -> None:
+        """The one place where partition work is done."""
+        ends_at = self.world.now() + _SCHEDULER_ENDS_IN
+        told = Mended.beside(self.world.counts, self.watch.mended)
+        try:
+            partitions.do(
+                self.wire.ports(actor, telemetry=told),
+                item,
+                owner=actor.name,
+                time_left=lambda: self.world.now() < ends_at - _SCHEDULER_MARGIN,
+            )
+        except (Unavailable, Crash):
+            self.engine.at(ends_at + _SECOND, partial(self._deliver_work, item))
+            raise
+        if item.work.kind is Kind.SWEEP:
+            self.watch.swept(actor.name, sent=actor.sent, told=told.of_what)
+
+    def _reshard(self, at: datetime) -> None:
+        random = self._random(f"reshard {at}")
+        if self.decisions.strikes(Fault.RESHARD, f"at {at:%H:%M:%S}"):
+            shards = random.choice((1, 2, 3, 8, 32))
+            self.wire.redeploy(shards=shards, partitions=random.randint(1, min(4, shards)))
+            self.history.note("weather", f"a deployment asks for {shards} shards")
+
+    # Lanes and workers.
+
+    def _told(
+        self,
+        actor: Actor,
+        what: str,
+        given: Sequence[Any],
+        named: Mapping[str, Any],
+        answer: object,  # noqa: ARG002 -- what came of it is in the tables
+    ) -> None:
+        """Follow up on a call that took effect."""
+        match what:
+            case "queue.hide":
+                self._expect(given[0][0].queue, self.world.now() + given[1])
+            case "queue.hand_out":
+                delay = named.get("delay", NOTHING)
+                jitter = actor.random.choice((0, 0, 50, 300, 2000)) * _MS
+                self.engine.at(self.world.now() + delay + jitter, self._take_work)
+            case "executions.extend":
+                self.watch.extended(named["token"], asked_at=actor.called_at)
+            case "queue.send":
+                actor.sent += len(given[0])
+            case "queue.delete":
+                self.watch.deleted(actor.name, given[0])
+            case _:
+                pass
+
+    def _sent(self, one: Outgoing, delay: timedelta) -> None:
+        """Follow up on a message that will be visible after a while."""
+        self._expect(one.queue, self.world.now() + delay)
+
+    def _expect(self, lane: str, visible_at: datetime) -> None:
+        self.engine.at(visible_at + 20 * _MS, partial(self._receive, lane))
+
+    def _receive(self, lane: str) -> None:
+        """Have a worker take what is visible in a lane, if there are workers."""
+        now = self.world.now()
+        for fault in (Fault.OUTAGE, Fault.DEPLOY):
+            if spell := self.weather.spell(fault, "workers", now, self.decisions):
+                self.engine.at(spell.ends, partial(self._receive, lane))
+                return
+        is_full = True
+        while is_full and (batch := self.world.queue.receive(lane)):
+            self._expect(lane, now + _VISIBLE_AGAIN_AFTER)
+            self._start_batch(batch)
+            is_full = len(batch) == SQS_BATCH
+        while self.world.queue.dead:
+            self._dead_letter(self.world.queue.dead.pop(0).message)
+
+    def _start_batch(self, batch: Sequence[Received]) -> None:
+        first = batch[0].message
+        name = f"worker-{body_of(first.execution_id)}-{first.attempt}"
+        actor = self._actor(name, "worker", ends_in=_WORKER_ENDS_IN)
+        reorder = len(batch) > 1 and self._hit(
+            actor.random.random(), Fault.REORDER, f"{actor.name} of {len(batch)}"
+        )
+        self._workers.append(actor.process)
+        kept = [one for one in batch if not self._redrive(actor, one)]
+        self.engine.spawn(
+            actor, lambda actor: self._take(actor, kept[::-1] if reorder else kept, reorder)
+        )
+
+    def _redrive(self, actor: Actor, received: Received) -> bool:
+        """Whether a message goes to its dead-letter queue and not to the worker."""
+        id = received.message.execution_id
+        if not self._hit(actor.random.random(), Fault.REDRIVE, f"{actor.name} {id}"):
+            return False
+        self.history.note("queue", f"gives {id} up")
+        self.world.queue.delete([received])
+        self._dead_letter(received.message)
+        return True
+
+    def _take(self, actor: Actor, batch: Sequence[Received], slowly: bool) -> None:
+        """Run a batch in one process, each message in a thread of its own."""
+        ports = self.wire.ports(actor)
+        if not batch:
+            return
+        try:
+            shrink(ports, batch)
+        except Unavailable:
+            # As a worker does: its beats will hide them.
+            self.history.note(actor.name, "could not shrink its batch")
+        for number, received in enumerate(batch):
+            message = received.message
+            name = f"try-{body_of(message.execution_id)}-{message.attempt}"
+            name = self._unique(name)
+            thread = Actor(name=name, random=self._random(name), process=actor.process)
+            after = number * _SECOND if slowly else NOTHING
+            self.engine.spawn(thread, partial(self._work, received), after)
+
+    def _work(self, received: Received, actor: Actor) -> None:
+        ports = self.wire.ports(actor)
+        begun = begin(ports, received, worker=actor.name)
+        if isinstance(begun, Claimed):
+            conclude(ports, begun, self._handle(actor, ports, begun))
+
+    def _handle(self, actor: Actor, ports: Ports, claimed: Claimed) -> Outcome:
+        """The handler: it takes its time, and stops when it is asked to."""
+        row = claimed.execution
+        planned = play(self.owners.mood, self._random(f"play {row.id} {row.attempt} {row.crashes}"))
+        dies = self._hit(actor.random.random(), Fault.HANDLER_DIES, actor.name)
+        handler = _Handler()
+        heartbeats = Heartbeats(ports)
+        self.history.note(actor.name, f"runs {row.id} try {row.attempt}")
+        live = self.watch.begins(claimed)
+        try:
+            with heartbeats.watch(claimed, handler):
+                share = planned.dies_at if dies else 1
+                self._last(heartbeats, handler, live, planned.lasts * share)
+        finally:
+            self.watch.ends(live)
+        if dies:
+            actor.process.is_dead = True
+            raise Crash
+        return _stopped(handler.why) or planned.comes_to
+
+    def _last(
+        self, heartbeats: Heartbeats, handler: "_Handler", live: Live, lasts: timedelta
+    ) -> None:
+        clock = self.world.clock
+        end = clock.now() + lasts
+        while handler.why is None and (left := end - clock.now()) > NOTHING:
+            due_in = max(heartbeats.next_due() - clock.monotonic(), _LOOK_EVERY_S)
+            self.engine.wait(min(left, due_in * _SECOND))
+            heartbeats.tick()
+            if handler.why is None:
+                self.watch.goes_on(live)
+
+    def _replace_workers(self) -> None:
+        if self.weather.spell(Fault.DEPLOY, "workers", self.world.now(), self.decisions):
+            self.history.note("weather", "the workers are replaced")
+            for process in self._workers:
+                process.is_dead = True
+
+    def _purge(self) -> None:
+        now = self.world.now()
+        if len(self.world.queue) and self.decisions.strikes(Fault.PURGE, f"at {now:%H:%M:%S}"):
+            self.history.note("weather", "the lanes are purged")
+            self.world.queue.purge()
+
+    def _dead_letter(self, message: Message) -> None:
+        name = f"dead-letter-{body_of(message.execution_id)}-{message.attempt}"
+        actor = self._actor(name, "worker", ends_in=None)
+        self.engine.spawn(actor, partial(self._bury, message))
+
+    def _bury(self, message: Message, actor: Actor) -> None:
+        """What the dead-letter queue's function does, until it has done it."""
+        while True:
+            try:
+                undeliverable(self.wire.ports(actor), message)
+            except Unavailable:
+                self.engine.wait(_DEAD_LETTER_AGAIN)
+                continue
+            return
+
+
+@dataclass(kw_only=True)
+class _Handler:
+    """`heartbeat.Handling`."""
+
+    why: Stop | None = None
+
+    def stop(self, why: Stop) -> None:
+        self.why = self.why or why
+
+
+def _stopped(why: Stop | None) -> Outcome | None:
+    """What a handler says that was asked to stop; None: it was not."""
+    if why is None:
+        return None
+    if why is Stop.CANCELLED:
+        return Withdrawn(reason="cancelled on request")
+    # Also where the lease is lost: whoever has no token any more is to be refused.
+    kind = FailureKind.TIMEOUT if why is Stop.TIMEOUT else FailureKind.RETRYABLE
+    return Failed(failure=Failure(kind=kind, type="Stopped", message=f"stopped: {why}"))
+
+
+def _skew(random: Random) -> timedelta:
+    most = MAX_CLOCK_ERROR // _MS
+    return random.randint(-most, most) * _MS
+
+
+def _next_minute(now: datetime) -> datetime:
+    return now.replace(second=0, microsecond=0) + _MINUTE

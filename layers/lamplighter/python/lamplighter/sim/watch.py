@@ -1,0 +1,242 @@
+"""What is checked all along: each write of a row, each lease, each call of a handler."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Final
+
+from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.lifecycle import TRANSITIONS, State, event_to
+from lamplighter.core.limits import MAX_CLOCK_ERROR, TAKE_OVER_GRACE, WORKER_LEASE
+from lamplighter.core.model import Execution, OverlapPolicy
+from lamplighter.core.planning import supersedes
+from lamplighter.memory import Counts, MemoryWorld
+from lamplighter.ports import Received
+from lamplighter.services.execute import Claimed
+from lamplighter.sim.system import Run
+
+_HELD_S: Final = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
+# Of two hosts, as one sees the other.
+_APART: Final = 2 * MAX_CLOCK_ERROR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """A broken promise: which, in words, and what it is about."""
+
+    promise: str
+    says: str
+    about: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.says}"
+
+
+@dataclass(kw_only=True)
+class Live:
+    """A handler that was called and has not returned, and until when it may go on (P9)."""
+
+    claimed: Claimed
+    number: int
+    """Its place among the runs."""
+    held_until: float
+    """Monotonic."""
+
+
+@dataclass(kw_only=True)
+class Mended(Counts):
+    """Telemetry of one visit of the sweep, which counts beside what all the others tell."""
+
+    of_what: int = 0
+    """How often it told why it sent something."""
+    reasons: list[str] = field(default_factory=list)
+    """Of what was recovered."""
+
+    @classmethod
+    def beside(cls, counts: Counts, reasons: list[str]) -> "Mended":
+        """One that counts into these, too, and adds to these reasons."""
+        shared = {one.name: getattr(counts, one.name) for one in fields(counts)}
+        return cls(**shared, reasons=reasons)
+
+    def recovered(self, execution: Execution, *, reason: str) -> None:
+        self.of_what += 1
+        self.reasons.append(reason)
+        super().recovered(execution, reason=reason)
+
+    def finished(self, execution: Execution) -> None:
+        self.of_what += 1
+        super().finished(execution)
+
+    def promoted(self, execution: Execution, *, to: str) -> None:
+        self.of_what += 1
+        super().promoted(execution, to=to)
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """Looks at everything that happens in one history."""
+
+    world: MemoryWorld
+    runs: list[Run] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+    """Why the sweep sent something, each time that it did."""
+
+    def __post_init__(self) -> None:
+        self._of_execution: dict[ExecutionId, list[Live]] = defaultdict(list)
+        self._of_job: dict[JobId, list[Live]] = defaultdict(list)
+        self._of_token: dict[str, Live] = {}
+        self.world.tables.executions = _Rows(self)
+
+    def tell(self, promise: str, says: str, *about: str) -> None:
+        """Note a broken promise; each is told once."""
+        violation = Violation(promise=promise, says=says, about=about)
+        if violation not in self.violations:
+            self.violations.append(violation)
+
+    def begins(self, claimed: Claimed) -> Live:
+        """A handler is called now."""
+        live = Live(claimed=claimed, number=len(self.runs), held_until=claimed.claimed_at + _HELD_S)
+        self._not_early(claimed)
+        self._not_twice(claimed)
+        self._not_beside_another(claimed)
+        self._not_beside_too_many(claimed)
+        self._of_execution[claimed.execution.id].append(live)
+        self._of_job[claimed.execution.job_id].append(live)
+        self._of_token[claimed.token] = live
+        self.runs.append(
+            Run(
+                execution_id=claimed.execution.id,
+                job_id=claimed.execution.job_id,
+                attempt=claimed.execution.attempt,
+                token=claimed.token,
+                run_at=claimed.execution.run_at,
+                due_at=claimed.received.message.due_at,
+                started_at=self.world.now(),
+            )
+        )
+        return live
+
+    def goes_on(self, live: Live) -> None:
+        """A handler was just looked after, and nobody asked it to stop."""
+        if live.held_until < self.world.clock.monotonic():
+            id = live.claimed.execution.id
+            self.tell("one live try", f"{id} goes on though it may have lost its lease", id)
+
+    def ends(self, live: Live) -> None:
+        """Its handler has returned, or its process is dead."""
+        self._of_execution[live.claimed.execution.id].remove(live)
+        self._of_job[live.claimed.execution.job_id].remove(live)
+        del self._of_token[live.claimed.token]
+        self.runs[live.number] = replace(self.runs[live.number], ended_at=self.world.now())
+
+    def extended(self, token: str, *, asked_at: float) -> None:
+        """A beat got through that was sent then."""
+        if live := self._of_token.get(token):
+            live.held_until = asked_at + _HELD_S
+
+    def deleted(self, who: str, received: Sequence[Received]) -> None:
+        """A worker deletes messages: whatever they were for, it is not at it any more."""
+        for one in received:
+            row = self.world.tables.executions.get(one.message.execution_id)
+            if row is not None and row.state is State.RUNNING and row.worker == who:
+                says = f"{who} deletes the message of {row.id}, which it holds"
+                self.tell("the outcome comes before the ack", says, row.id)
+
+    def swept(self, who: str, *, sent: int, told: int) -> None:
+        """A visit of the sweep has ended: whatever it mended is counted."""
+        if sent and not told:
+            self.tell("every repair is counted", f"{who} sent {sent} messages in silence")
+
+    def written(self, before: Execution | None, after: Execution) -> None:
+        """A row is written."""
+        if before is None:
+            if after.state is not State.SCHEDULED:
+                self.tell("rows are legal", f"{after.id} is made {after.state}", after.id)
+        elif why := _illegal(before, after):
+            self.tell("rows are legal", f"{after.id} {why}", after.id)
+        elif before.token is not None and after.token not in {None, before.token}:
+            self._not_too_soon(before, after)
+        elif before.next_run_at is not None and after.state is State.RUNNING:
+            self._not_before(before.next_run_at, after)
+
+    def _not_too_soon(self, before: Execution, after: Execution) -> None:
+        lease = before.lease_until
+        if lease is not None and lease + TAKE_OVER_GRACE - _APART > self.world.now():
+            self.tell("one live try", f"{after.id} is taken over, held until {lease}", after.id)
+
+    def _not_before(self, next_run_at: datetime, after: Execution) -> None:
+        if self.world.now() < next_run_at - MAX_CLOCK_ERROR:
+            says = f"try {after.attempt} of {after.id} is claimed, due {next_run_at}"
+            self.tell("never early", f"{says}, at {self.world.now()}", after.id)
+
+    def _not_early(self, claimed: Claimed) -> None:
+        row, now = claimed.execution, self.world.now()
+        due = max(row.run_at, claimed.received.message.due_at)
+        by_its_host = row.started_at or now
+        if now < due - MAX_CLOCK_ERROR or by_its_host < due:
+            self.tell("never early", f"{row.id} starts at {now}, due {due}", row.id)
+
+    def _not_twice(self, claimed: Claimed) -> None:
+        id, now = claimed.execution.id, self.world.clock.monotonic()
+        for other in self._of_execution[id]:
+            if now <= other.held_until:
+                self.tell("one live try", f"{id} starts beside itself at {self.world.now()}", id)
+
+    def _not_beside_another(self, claimed: Claimed) -> None:
+        row, now = claimed.execution, self.world.clock.monotonic()
+        job = self.world.tables.jobs.get(row.job_id)
+        if job is None or job.overlap is OverlapPolicy.ALLOW:
+            return
+        for other in self._of_job[row.job_id]:
+            beside = other.claimed.execution.id
+            if beside != row.id and now <= other.held_until:
+                says = f"{row.id} starts beside {beside} of a job with {job.overlap}"
+                self.tell("no overlap", f"{says}, at {self.world.now()}", row.id, beside)
+
+    def _not_beside_too_many(self, claimed: Claimed) -> None:
+        """Of those that started under a limit no more run than it says now (S0-K1)."""
+        now = self.world.clock.monotonic()
+        live = [one for one in self._of_token.values() if now <= one.held_until]
+        for bound in claimed.permits:
+            own = self.world.permits.held[bound.key].limit
+            most = bound.most if own is None else own
+            beside = [
+                one.claimed.execution.id
+                for one in live
+                if bound.key in {other.key for other in one.claimed.permits}
+            ]
+            if len(beside) >= most:
+                id = claimed.execution.id
+                says = f"{id} starts beside {len(beside)} of {bound.key}, {most} may"
+                self.tell("never over a limit", f"{says}, at {self.world.now()}", id, *beside)
+
+
+class _Rows(dict[ExecutionId, Execution]):
+    """The table of executions; each write of it is looked at."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __setitem__(self, id: ExecutionId, row: Execution) -> None:
+        self._watch.written(self.get(id), row)
+        super().__setitem__(id, row)
+
+
+def _illegal(before: Execution, after: Execution) -> str | None:
+    """Why the lifecycle does not lead from one to the other; None: it does."""
+    if after.state is before.state:
+        changed = before.is_final and _said(before) != _said(after)
+        return f"is {before.state} and changes" if changed else None
+    if after.state is State.SCHEDULED:
+        legal = supersedes(after, before)
+    else:
+        legal = (before.state, event_to(after.state)) in TRANSITIONS
+    return None if legal else f"goes from {before.state} to {after.state}"
+
+
+def _said(row: Execution) -> object:
+    """What nobody changes any more of one that has ended."""
+    return (row.attempt, row.attempts, row.result, row.error, row.finished_at, row.reason)

@@ -1,0 +1,88 @@
+"""Tasks that write to tables of their own: a grant by name, for those lanes, and nothing else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import aws_dynamodb as dynamodb
+from cdk_nag import AwsSolutionsChecks
+
+from tests.infra.test_http_targets import scheduler_in
+
+ARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/"
+WRITES = [f"dynamodb:{verb}Item" for verb in ("Put", "Update", "Delete", "ConditionCheck")]
+
+Json = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """With two grants, as cdk-nag lets it pass."""
+    app = App(outdir=str(tmp_path_factory.mktemp("writes")), analytics_reporting=False)
+    stack = Stack(app, "Theirs")
+    scheduler = scheduler_in(stack, None)
+    orders, sums = (
+        dynamodb.Table.from_table_attributes(
+            stack, name, table_arn=f"{ARN}{name}", global_indexes=["by_day"]
+        )
+        for name in ("orders", "sums")
+    )
+    scheduler.grant_task_writes(orders)
+    scheduler.grant_task_writes(sums, lanes=["bulk"], actions=["UpdateItem"])
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    made: Json = assertions.Template.from_stack(stack).to_json()
+    return made
+
+
+def granted(template: Json) -> dict[str, list[tuple[str, list[str]]]]:
+    """Role → what it may do to which of their tables."""
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    for name, resource in template["Resources"].items():
+        if resource["Type"] != "AWS::IAM::Role":
+            continue
+        for policy in resource["Properties"].get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                if str(statement["Resource"]).startswith(ARN):
+                    actions = statement["Action"]
+                    actions = actions if isinstance(actions, list) else [actions]
+                    table = statement["Resource"].removeprefix(ARN)
+                    found.setdefault(name, []).append((table, actions))
+    return found
+
+
+def test_workers_may_write_to_those_tables_and_nobody_else_may(template: Json) -> None:
+    roles = granted(template)
+
+    orders = ("orders", WRITES)
+    by_lane = {
+        lane: [value for name, value in roles.items() if f"{lane}Worker" in name]
+        for lane in ("Default", "Critical", "Bulk")
+    }
+    assert by_lane == {
+        "Default": [[orders]],
+        "Critical": [[orders]],
+        "Bulk": [[orders, ("sums", ["dynamodb:UpdateItem"])]],
+    }
+    assert len(roles) == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"actions": ["GetItem"]}, "actions \\['GetItem'\\]"),
+        ({"lanes": ["bulky"]}, "lanes \\['bulky'\\]"),
+    ],
+    ids=["a read", "no lane"],
+)
+def test_what_is_no_write_and_no_lane_is_refused(
+    tmp_path: Path, said: dict[str, list[str]], told: str
+) -> None:
+    stack = Stack(App(outdir=str(tmp_path), analytics_reporting=False), "Theirs")
+    scheduler = scheduler_in(stack, None)
+    table = dynamodb.Table.from_table_arn(stack, "Table", f"{ARN}orders")
+
+    with pytest.raises(ValueError, match=told):
+        scheduler.grant_task_writes(table, **said)

@@ -1,0 +1,190 @@
+"""After an outage: what is due now goes first, and what was missed drains beside it."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from lamplighter.core.buckets import instant_of
+from lamplighter.core.draining import drain_of
+from lamplighter.core.lease import Kind
+from lamplighter.core.limits import ON_TIME
+from lamplighter.core.model import MisfirePolicy
+from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.services.progress import overall
+from lamplighter.sim.faults import (
+    calls_of,
+    every_crash,
+    every_strike,
+    interposed,
+    pause_at,
+    survives,
+)
+from lamplighter.sim.invariants import violations
+from lamplighter.sim.system import System
+from tests.support.jobs import created, every, in_, new_job
+from tests.support.partition_work import dispatch
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def a_system(*, per_second: float = 1000.0, partitions: int = 1) -> System:
+    world = MemoryWorld(
+        clock=VirtualClock(START), shards=4, partitions=partitions, drain_per_second=per_second
+    )
+    system = System(world=world)
+    system.run_for(MINUTE)
+    return system
+
+
+def out_for(system: System, duration: timedelta) -> datetime:
+    """Have the deciding side be down for a while; when it is back."""
+    system.ticking = False
+    system.run_for(duration)
+    system.ticking = True
+    return system.world.now()
+
+
+def test_a_backlog_drains_oldest_first_at_its_rate_beside_what_is_due_now() -> None:
+    """S1-O3, S0-E3: 3,000 missed at 10 a second take five minutes; nothing else is late."""
+    system = a_system(per_second=10)
+    for n in range(3000):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    back = out_for(system, HOUR)
+    for n in range(60):
+        created(system.ports, new_job(run_at=in_(system.ports, 5 * n + 1)))
+        # Beyond the line, so by the dispatcher.
+        created(system.ports, new_job(run_at=in_(system.ports, 260 + 5 * n)))
+
+    system.run_for(20 * MINUTE)
+
+    missed = [run for run in system.runs if run.run_at <= back]
+    on_time = [run for run in system.runs if run.run_at > back]
+    assert (len(missed), len(on_time)) == (3000, 120)
+    assert all(earlier.run_at <= later.run_at for earlier, later in pairwise(missed))
+    took = missed[-1].started_at - back
+    assert 5 * MINUTE * 0.9 <= took <= 5 * MINUTE * 1.5
+    assert max(run.started_at - run.run_at for run in on_time) <= ON_TIME
+    assert [*violations(system)] == []
+
+
+@pytest.mark.parametrize(("misfire", "ran"), [("FIRE_ONCE", 1), ("FIRE_ALL", 100), ("SKIP", 0)])
+def test_a_day_of_a_minutely_job_in_a_backlog_is_what_its_policy_says(
+    misfire: str, ran: int
+) -> None:
+    """S2-M3, S2-M4: the newest hundred, the last one, or none; and on it goes."""
+    system = a_system()
+    created(system.ports, new_job(schedule=every("1 minute"), misfire=MisfirePolicy(misfire)))
+    for n in range(500):
+        created(system.ports, new_job(run_at=in_(system.ports, 3600 + n)))
+    back = out_for(system, 24 * HOUR)
+
+    system.run_for(20 * MINUTE)
+
+    recurring = [run for run in system.runs if run.job_id.startswith("job_")]
+    late = [run for run in recurring if START + 6 * MINUTE < run.run_at <= back - MINUTE]
+    assert abs(len(late) - ran) <= 1
+    assert len([run for run in recurring if run.run_at > back]) >= 19
+    assert [*violations(system)] == []
+
+
+def test_a_second_outage_while_a_backlog_drains_loses_nothing() -> None:
+    system = a_system(per_second=2)
+    created(system.ports, new_job(schedule=every("2 minutes")))
+    for n in range(300):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + 2 * n)))
+    out_for(system, 20 * MINUTE)
+    system.run_for(MINUTE)
+    for n in range(100):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + 2 * n)))
+    out_for(system, 20 * MINUTE)
+
+    system.run_for(30 * MINUTE)
+
+    assert len([run for run in system.runs if run.job_id.startswith("one_")]) == 400
+    assert [*violations(system)] == []
+
+
+def test_progress_and_the_end_are_told() -> None:
+    """S1-O3: how far it is, and when it will be over."""
+    system = a_system(per_second=10)
+    for n in range(3000):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    back = out_for(system, HOUR)
+    before = overall(system.ports)
+    system.run_for(150 * SECOND)
+    half_way = overall(system.ports).drain
+    system.run_for(10 * MINUTE)
+    after = overall(system.ports)
+
+    assert before.drain is None
+    assert before.dispatched_until < back - 50 * MINUTE
+    assert half_way is not None
+    assert half_way.since >= back
+    assert 0.3 < half_way.share < 0.8
+    assert half_way.sent > 1000
+    assert half_way.ends_at is not None
+    assert back + 3 * MINUTE < half_way.ends_at < back + 9 * MINUTE
+    assert after.drain is None
+    assert after.dispatched_until > system.world.now()
+
+
+def test_nothing_is_over_before_it_began() -> None:
+    assert drain_of([], START) is None
+
+
+def test_the_sweep_waits_for_the_backlog() -> None:
+    """P6: what dispatch has not come to is none of the sweep's business."""
+    system = a_system(per_second=1)
+    for n in range(600):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    out_for(system, 30 * MINUTE)
+    system.run_for(4 * MINUTE)
+
+    layout = system.ports.layout()
+    works = {kind: layout.work_on(0, kind) for kind in Kind}
+    progress = system.ports.control.progress(works.values())
+
+    assert progress[works[Kind.DISPATCH]].backlog is not None
+    assert progress[works[Kind.SWEEP]].watermark <= progress[works[Kind.DISPATCH]].committed
+    assert instant_of(progress[works[Kind.DISPATCH]].watermark) > system.world.now()
+    assert system.world.counts.events["recovered"] == 0
+
+
+def a_backlog_under_way() -> System:
+    system = a_system(per_second=50)
+    for misfire in MisfirePolicy:
+        created(system.ports, new_job(schedule=every("1 minute"), misfire=misfire))
+    for n in range(40):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + 20 * n)))
+    out_for(system, 20 * MINUTE)
+    return system
+
+
+def test_a_dispatcher_that_dies_anywhere_in_a_backlog_loses_nothing() -> None:
+    """S0-E1, P5: whoever comes next redoes one page, of what is due or of the backlog."""
+    calls = calls_of(a_backlog_under_way().ports, lambda ports: dispatch(ports, 0))
+    for strike in every_crash(calls):
+        system = a_backlog_under_way()
+        survives(system.ports, lambda ports: dispatch(ports, 0), strike)
+        system.run_for(20 * MINUTE)
+        assert [*violations(system)] == [], strike
+        assert len([run for run in system.runs if run.job_id.startswith("one_")]) == 40
+
+
+def test_a_dispatcher_that_sleeps_past_its_lease_anywhere_in_a_backlog_moves_nothing() -> None:
+    """S1-L3: the next owner drains it, and the sleeper's writes are refused."""
+    calls = calls_of(a_backlog_under_way().ports, lambda ports: dispatch(ports, 0))
+    for strike in [*every_strike(calls)][::3]:
+        system = a_backlog_under_way()
+
+        def meanwhile(system: System = system) -> None:
+            system.run_for(6 * MINUTE)
+
+        dispatch(interposed(system.ports, pause_at(strike, meanwhile)), 0)
+        system.run_for(15 * MINUTE)
+        assert [*violations(system)] == [], strike
+        assert len([run for run in system.runs if run.job_id.startswith("one_")]) == 40

@@ -1,0 +1,359 @@
+"""Deliberate bugs, each of which the simulator has to find, and how long it may take.
+
+`python -m tests.simulation.mutations` hunts all of them and writes the table in
+docs/simulator.md. What takes the rules out is shared with `rules`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from lamplighter.core.buckets import JobId, Position, body_of
+from lamplighter.core.lifecycle import State
+from lamplighter.core.misfire import Successor, successor
+from lamplighter.core.model import Execution, Job, Owner, Row, Token
+from lamplighter.memory import MemoryControl, MemoryExecutions, MemoryJobs, stores
+from lamplighter.ports import Page, Ports, Received
+from lamplighter.services import dispatch, execute, inspect, timers, turns
+from lamplighter.services.heartbeat import Heartbeats
+from lamplighter.sim import simulation
+from lamplighter.sim.decisions import ALL, NONE, Fault
+from lamplighter.sim.simulate import played
+from lamplighter.sim.simulation import Setup
+from lamplighter.sim.watch import Violation
+from tests.simulation.amend_rules import AMEND_RULES
+from tests.simulation.cancel_rules import CANCEL_RULES
+from tests.simulation.chain_rules import CHAIN_RULES
+from tests.simulation.rules import RULES, Rule
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "simulator.md"
+_BEGIN: Final = "<!-- mutations: begin -->"
+_END: Final = "<!-- mutations: end -->"
+FIRST_SEED: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutation:
+    """A bug, and within how many executions it has to be found."""
+
+    id: str
+    says: str
+    without: Callable[[], AbstractContextManager[Any]]
+    within: int
+    faults: frozenset[Fault] = ALL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caught:
+    """How a bug was found."""
+
+    violation: Violation
+    seed: int
+    executions: int
+    """How many were seen until then, those of the failing history among them."""
+
+
+def hunted(mutation: Mutation, *, first_seed: int = FIRST_SEED) -> Caught | None:
+    """The first history that shows the bug; None: it is not found in time."""
+    seen = 0
+    for seed in count(first_seed):
+        setup = Setup(seed=seed, faults=mutation.faults)
+        with mutation.without():
+            result = played(setup)
+        seen += result.executions
+        if result.violations and (shown := _new_in(result.violations, setup)):
+            return Caught(violation=shown, seed=seed, executions=seen)
+        if seen >= mutation.within:
+            break
+    return None
+
+
+def _new_in(violations: Sequence[Violation], setup: Setup) -> Violation | None:
+    """The first that tells of a promise which the same history keeps without the bug."""
+    broken_anyway = {violation.promise for violation in played(setup).violations}
+    return next((one for one in violations if one.promise not in broken_anyway), None)
+
+
+def advance_under_any_epoch() -> AbstractContextManager[Any]:
+    """Whoever had the lease once may move the watermark."""
+    real = MemoryControl.advance
+
+    def advance(self: MemoryControl, grant: Any, **how: Any) -> Any:
+        lease = self._tables.leases[grant.work]
+        return real(self, replace(grant, epoch=lease.grant.epoch), **how)
+
+    return patch.object(MemoryControl, "advance", advance)
+
+
+def commit_before_the_page_is_done() -> AbstractContextManager[Any]:
+    """The watermark is written past a page, then the page is done."""
+
+    def take(self: Any, intent: Any, rows: Any) -> int:
+        self.looked_at += 1
+        self.grant = dispatch._at(self.grant, self._past(intent, 0))
+        self._advance(self.grant.progress, None)
+        return self._do(intent, rows) if rows else 0
+
+    return patch.object(dispatch._Visit, "_take", take)
+
+
+def settle_by_any_token() -> AbstractContextManager[Any]:
+    """Whoever had a claim once may write what came of it."""
+
+    def held(self: MemoryExecutions, id: Any, token: Token) -> Execution:
+        return self._tables.executions[id]
+
+    return patch.object(MemoryExecutions, "_held", held)
+
+
+def delete_before_the_outcome() -> AbstractContextManager[Any]:
+    """The message goes first, then the outcome is written; and no check is booked for it."""
+    real = execute._close
+
+    def close(ports: Ports, received: Received, *how: Any, **more: Any) -> execute.Put:
+        ports.queue.delete([received])
+        return real(ports, received, *how, **more)
+
+    return patch.object(execute, "_close", close)
+
+
+def arm_from_now() -> AbstractContextManager[Any]:
+    """What follows a slot is the next one from now on, not from that slot."""
+
+    def from_now(job: Job, slot: Any, decided_at: Any, **how: Any) -> Successor:
+        return successor(job, max(slot, decided_at), decided_at, **how)
+
+    return patch.object(timers, "successor", from_now)
+
+
+def start_beside_anything() -> AbstractContextManager[Any]:
+    """Nobody looks back along the chain."""
+    return patch.object(turns, "look_back", lambda *_: turns.Mine())
+
+
+def take_over_whoever_holds_it() -> AbstractContextManager[Any]:
+    """A take-over does not compare the holder's token and lease."""
+    real = MemoryExecutions.take_over
+
+    def take_over(self: MemoryExecutions, holder: Execution, **how: Any) -> Any:
+        row = self._tables.executions[holder.id]
+        return real(self, row if row.state is State.RUNNING else holder, **how)
+
+    return patch.object(MemoryExecutions, "take_over", take_over)
+
+
+def forget_the_key() -> AbstractContextManager[Any]:
+    """An idempotency key is not looked for in the write."""
+    real = MemoryJobs.create
+
+    def create(self: MemoryJobs, *, key: Any = None, **how: Any) -> Any:
+        return real(self, **how)
+
+    return patch.object(MemoryJobs, "create", create)
+
+
+def show_it_to_anybody() -> AbstractContextManager[Any]:
+    """A recurring job is anybody's."""
+
+    def recurring_job(ports: Ports, owner: Owner, id: JobId) -> Job:
+        job = ports.jobs.get(id)
+        assert job is not None
+        return job
+
+    return patch.object(inspect, "recurring_job", recurring_job)
+
+
+def never_stop_a_handler() -> AbstractContextManager[Any]:
+    """Nobody watches over the end of a lease."""
+    return patch.object(Heartbeats, "check", lambda _: None)
+
+
+@contextmanager
+def start_when_it_comes() -> Iterator[None]:
+    """A message is not held until it is due, and no claim is refused before."""
+    real = execute.begin
+
+    def begin(ports: Ports, received: Received, *, worker: str) -> Any:
+        due_at = min(received.message.due_at, ports.clock.now())
+        early = replace(received, message=replace(received.message, due_at=due_at))
+        return real(ports, early, worker=worker)
+
+    claimable = patch.object(stores, "_may_be_claimed", lambda _row, _now: True)
+    with claimable, patch.object(simulation, "begin", begin):
+        yield
+
+
+@contextmanager
+def claim_by_any_message() -> Iterator[None]:
+    """A message claims whatever try the row waits for, due or not."""
+    real = MemoryExecutions.claim
+
+    def claim(self: MemoryExecutions, id: Any, *, attempt: int, **how: Any) -> Any:
+        row = self._tables.executions[id]
+        return real(self, id, attempt=row.attempt, **how)
+
+    claimable = patch.object(stores, "_may_be_claimed", lambda _row, _now: True)
+    with claimable, patch.object(MemoryExecutions, "claim", claim):
+        yield
+
+
+def follow_the_furthest_shard() -> AbstractContextManager[Any]:
+    """`reached` is the furthest position of any shard."""
+    real = MemoryExecutions.due
+
+    def due(self: MemoryExecutions, minute: Any, shards: Any, **how: Any) -> Page:
+        pages = [real(self, minute, [shard], **how) for shard in shards]
+        rows = sorted((row for page in pages for row in page.rows), key=_position)
+        short = [page.reached for page in pages if page.reached != how["until"]]
+        return Page(rows=rows, reached=max(short, default=how["until"]))
+
+    return patch.object(MemoryExecutions, "due", due)
+
+
+def _position(row: Row) -> Position:
+    return body_of(row.id) if isinstance(row, Execution) else row.position
+
+
+def never_arm_a_retry() -> AbstractContextManager[Any]:
+    """A failed try is written, and its next one left to the sweep."""
+    return patch.object(timers, "arm_retry", lambda _ports, _row: None)
+
+
+def _rule(id: str, says: str = "") -> Callable[[], AbstractContextManager[Any]]:
+    """What takes a rule out, by its id and how its sentence begins."""
+    rules: Sequence[Rule] = [*RULES, *CHAIN_RULES, *CANCEL_RULES, *AMEND_RULES]
+    return next(rule.without for rule in rules if rule.id == id and rule.says.startswith(says))
+
+
+MUTATIONS: Sequence[Mutation] = (
+    Mutation(
+        id="epoch",
+        says="the epoch condition is dropped",
+        without=advance_under_any_epoch,
+        within=20_000,
+    ),
+    Mutation(
+        id="watermark",
+        says="the watermark is written before the page is done",
+        without=commit_before_the_page_is_done,
+        within=20_000,
+    ),
+    Mutation(
+        id="token",
+        says="the token is not checked",
+        without=settle_by_any_token,
+        within=2_000,
+    ),
+    Mutation(
+        id="ack",
+        says="the message is deleted before the outcome is written",
+        without=delete_before_the_outcome,
+        within=2_000,
+    ),
+    Mutation(
+        id="arm",
+        says="what follows a slot is armed from now",
+        without=arm_from_now,
+        within=2_000,
+    ),
+    Mutation(
+        id="early",
+        says="a message is run when it comes",
+        without=start_when_it_comes,
+        within=2_000,
+    ),
+    Mutation(
+        id="overlap",
+        says="nobody looks back along the chain",
+        without=start_beside_anything,
+        within=2_000,
+    ),
+    Mutation(
+        id="holder",
+        says="a take-over does not compare the holder",
+        without=take_over_whoever_holds_it,
+        within=20_000,
+    ),
+    Mutation(id="key", says="the key is not looked for", without=forget_the_key, within=2_000),
+    Mutation(
+        id="owner",
+        says="a job is anybody's",
+        without=show_it_to_anybody,
+        within=2_000,
+    ),
+    Mutation(
+        id="stop",
+        says="nobody stops a handler at the end of its lease",
+        without=never_stop_a_handler,
+        within=2_000,
+    ),
+    Mutation(
+        id="retry",
+        says="a retry is left to the sweep",
+        without=never_arm_a_retry,
+        within=2_000,
+        faults=NONE,
+    ),
+    Mutation(
+        id="P4",
+        says="one shard moves the watermark",
+        without=follow_the_furthest_shard,
+        within=20_000,
+    ),
+    Mutation(id="P7", says="a visit books no other", without=_rule("P7"), within=2_000),
+    Mutation(id="P9", says="a take-over waits for no grace", without=_rule("P9"), within=2_000),
+    Mutation(id="P10", says="any message claims", without=claim_by_any_message, within=2_000),
+    Mutation(
+        id="P14b",
+        says="a waiter is registered on what has ended",
+        without=_rule("P14", "a waiter"),
+        within=20_000,
+    ),
+    Mutation(id="P12", says="only the very next is looked at", without=_rule("P12"), within=20_000),
+    Mutation(id="P13", says="an ended lease is no run", without=_rule("P13"), within=20_000),
+    Mutation(
+        id="P14",
+        says="nobody wakes who waits",
+        without=_rule("P14", "whoever ends"),
+        within=2_000,
+        faults=NONE,
+    ),
+)
+
+
+def table(found: Sequence[tuple[Mutation, Caught | None]]) -> str:
+    """The page's table of bugs."""
+    lines = [
+        "| bug | faults | found by the promise | seed | executions | at most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for mutation, caught in found:
+        faults = "none" if mutation.faults == NONE else "all"
+        says = f"**{mutation.id}**: {mutation.says}"
+        how = (
+            f"{caught.violation.promise} | {caught.seed} | {caught.executions:,}"
+            if caught
+            else "not found | |"
+        )
+        lines.append(f"| {says} | {faults} | {how} | {mutation.within:,} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Hunt every bug, and write down how each was found."""
+    found = []
+    for mutation in MUTATIONS:
+        caught = hunted(mutation)
+        print(mutation.id, caught, flush=True)
+        found.append((mutation, caught))
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    PAGE.write_text(f"{before}{_BEGIN}\n{table(found)}\n{_END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The interleaving simulator: one seed is one history, faults strike, promises hold, bugs show."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields, replace
+from datetime import timedelta
+
+import pytest
+
+from lamplighter.core.errors import Rejected
+from lamplighter.ports import Ports
+from lamplighter.sim.decisions import ALL, NONE, Fault, counted, parse
+from lamplighter.sim.shrink import shrunk
+from lamplighter.sim.simulate import Report, played, simulate
+from lamplighter.sim.simulation import Setup, Simulation
+from lamplighter.sim.wire import PORTS
+from tests.simulation.mutations import MUTATIONS, PAGE, Mutation, hunted
+
+# A quarter of an hour of trouble: less than a second of ours.
+SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
+# CI says how many; each day's are others, and the failing one is printed with its seed.
+QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000]
+BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "3000"))
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    first, second = played(SHORT), played(SHORT)
+
+    assert first.events > 1000
+    assert first.digest == second.digest
+
+
+def test_another_seed_is_another_history() -> None:
+    assert played(SHORT).digest != played(replace(SHORT, seed=8)).digest
+
+
+def test_the_same_seed_is_the_same_history_in_another_process() -> None:
+    program = (
+        "from lamplighter.sim.simulate import played\n"
+        "from lamplighter.sim.simulation import Setup\n"
+        "print(played(Setup(seed=2)).digest)\n"
+    )
+    # Sets and dictionaries of text are in another order there.
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert elsewhere.stdout.strip() == played(Setup(seed=2)).digest
+
+
+def test_a_history_that_is_kept_is_the_same_history() -> None:
+    kept = Simulation(replace(SHORT, is_kept=True))
+    kept.run()
+
+    assert kept.history.digest == played(SHORT).digest
+    assert len(kept.history.events) > 1000
+
+
+@pytest.mark.timeout(300)
+def test_fresh_histories_break_no_promise_and_every_fault_strikes() -> None:
+    seed = secrets.randbelow(1_000_000_000)
+    print(f"lamplighter simulate --seed {seed} --executions {BUDGET}")
+
+    report = simulate(seed=seed, executions=BUDGET, processes=1)
+
+    assert [f"seed {failed}: {violation}" for failed, violation in report.violations] == []
+    assert report.executions >= BUDGET
+    assert [fault for fault in Fault if not report.faults[fault]] == []
+
+
+def test_where_nothing_goes_wrong_everything_is_on_time_and_nothing_is_mended() -> None:
+    report = simulate(seed=1, executions=300, faults=NONE, processes=1)
+
+    assert report.violations == []
+    assert not report.faults
+
+
+def test_only_the_faults_that_are_asked_for_strike() -> None:
+    faults = frozenset({Fault.PAUSE, Fault.DUPLICATE})
+
+    report = simulate(seed=1, executions=300, faults=faults, processes=1)
+
+    assert {fault for fault in Fault if report.faults[fault]} == faults
+
+
+def test_two_processes_see_what_one_does() -> None:
+    alone = simulate(seed=1, executions=300, processes=1)
+    shared = simulate(seed=1, executions=300, processes=2)
+
+    assert _said(alone) == _said(shared)
+
+
+def _said(report: Report) -> object:
+    document = report.document()
+    return {key: document[key] for key in document if "cpu" not in key}
+
+
+def test_a_decision_that_is_left_out_leaves_the_others_as_they_are() -> None:
+    whole = Simulation(SHORT)
+    whole.run()
+    taken = whole.decisions.taken
+    again = Simulation(replace(SHORT, only=frozenset(taken)))
+    again.run()
+    without = Simulation(replace(SHORT, only=frozenset(taken) - {next(iter(taken))}))
+    without.run()
+
+    assert again.history.digest == whole.history.digest
+    assert set(without.decisions.taken) < set(taken)
+
+
+@pytest.mark.parametrize("mutation", QUICK, ids=[mutation.id for mutation in QUICK])
+@pytest.mark.timeout(300)
+def test_a_bug_is_found_at_once(mutation: Mutation) -> None:
+    assert hunted(mutation) is not None
+
+
+def test_a_failing_history_is_made_short_and_readable() -> None:
+    mutation = next(one for one in MUTATIONS if one.id == "arm")
+    with mutation.without():
+        whole = played(SHORT)
+        minimal = shrunk(SHORT, whole.violations[0].promise, replays=40)
+
+    assert minimal.violation.promise == whole.violations[0].promise
+    # A job or two, and hardly a fault, is enough for that.
+    assert len(minimal.decisions) <= 8
+    assert minimal.violation.about[0] in "".join(map(str, minimal.events))
+
+
+def test_a_history_that_breaks_nothing_is_not_made_short() -> None:
+    with pytest.raises(LookupError, match="seed 7 does not break 'never early'"):
+        shrunk(SHORT, "never early")
+
+
+def test_the_page_names_every_bug_and_every_fault() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert [one.id for one in MUTATIONS if f"**{one.id}**: {one.says}" not in page] == []
+    assert [fault.value for fault in Fault if f"`{fault.value}`" not in page] == []
+
+
+def test_every_port_that_leaves_the_process_goes_through_the_wire() -> None:
+    local = {"clock", "clock_offset", "chance", "telemetry", "leases", "boot"}
+    plain = {
+        "shards",
+        "partitions",
+        "drain_per_second",
+        "quotas",
+        "capacity",
+        "lanes",
+        "parked_for",
+    }
+
+    assert {field.name for field in fields(Ports)} == {*PORTS, *local, *plain}
+
+
+def test_the_names_of_faults_are_read() -> None:
+    assert parse("all") == ALL
+    assert parse("none") == NONE
+    assert parse("pause, loss") == {Fault.PAUSE, Fault.LOSS}
+    assert counted([Fault.PAUSE, None, Fault.PAUSE]) == Counter({Fault.PAUSE: 2})
+    with pytest.raises(Rejected, match="'fire'"):
+        parse("pause,fire")
