@@ -130,24 +130,15 @@ class Alarms(Construct):
             description=means,
         )
 
-    def of_dropped(self, functions: Mapping[str, lambda_.IFunction]) -> None:
-        """None should ever be: they are let off the detection, and bound their rounds themselves.
-
-        A function that is changed behind the stack's back is not.
-        """
-        dropped: dict[str, cloudwatch.IMetric] = {
-            name: function.metric("RecursiveInvocationsDropped", period=MINUTE, statistic="Sum")
-            for name, function in functions.items()
-        }
+    def of_dropped(self, id: str, function: lambda_.IFunction) -> None:
+        """None should ever be: it is let off the detection, and bounds its rounds itself."""
         self._alarm(
-            "InvocationsDropped",
-            cloudwatch.MathExpression(
-                expression=f"SUM([{', '.join(dropped)}])", using_metrics=dropped, period=MINUTE
-            ),
+            f"{id}Dropped",
+            function.metric("RecursiveInvocationsDropped", period=MINUTE, statistic="Sum"),
             threshold=0,
             minutes=1,
-            description="Lambda took a function for one that calls itself without end, and dropped "
-            "its messages. Set its recursive loop detection to Allow, as the stack does.",
+            description="Lambda took the function for one that calls itself without end, and "
+            "dropped its messages. Set its recursive loop detection to Allow, as the stack does.",
         )
 
     def of_oldest(self, id: str, queues: Sequence[sqs.IQueue], *, seconds: int, means: str) -> None:

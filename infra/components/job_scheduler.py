@@ -380,13 +380,10 @@ class JobScheduler(Construct):
     def _add_alarms(self, topic: sns.ITopic | None) -> None:
         self.alarms = Alarms(self, "Alarms", topic=topic)
         self.alarms.of_dispatch()
-        self.alarms.of_dropped(
-            {
-                "scheduler": self.scheduler.function,
-                "dead_letters": self.dead_letters.function,
-                **{f"worker_{name}": worker.function for name, worker in self.workers.items()},
-            }
-        )
+        self.alarms.of_dropped("Scheduler", self.scheduler.function)
+        self.alarms.of_dropped("DeadLetters", self.dead_letters.function)
+        for name, worker in self.workers.items():
+            self.alarms.of_dropped(f"{name.title()}Worker", worker.function)
         self.alarms.of_dead_letters(
             "Work",
             self.work_queue.dead_letters,

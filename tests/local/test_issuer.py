@@ -56,7 +56,7 @@ def test_a_token_of_the_local_issuer_names_its_owner_and_passes_the_check(
     claims = accepted(mint(owner="ada", ttl=HOUR, home=home), issuer)
 
     assert claims["sub"] == "ada"
-    assert claims["scope"] == "jobs:read jobs:write ops:replay admin"
+    assert claims["scope"] == "jobs:read jobs:write ops:replay ops:limits admin"
 
 
 def test_a_token_ends_after_its_time(issuer: Issuer) -> None:

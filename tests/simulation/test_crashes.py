@@ -115,6 +115,8 @@ def dispatch_a_mixed_page() -> tuple[System, UseCase]:
 
 def dispatch_after_an_outage() -> tuple[System, UseCase]:
     system = a_system()
+    # In pages of many rows: fewer calls, each of them a place to strike.
+    system.world.drain_per_second = 1e6
     for rate in ("1 minute", "7 minutes", "20 minutes"):
         created(system.ports, new_job(schedule=every(rate)))
     system.ticking = False
@@ -127,6 +129,8 @@ def dispatch_after_an_outage() -> tuple[System, UseCase]:
 
 def dispatch_all_after_an_outage() -> tuple[System, UseCase]:
     system = a_system()
+    # In pages of many rows: fewer calls, each of them a place to strike.
+    system.world.drain_per_second = 1e6
     for rate in ("1 minute", "7 minutes"):
         new = new_job(
             schedule=every(rate), misfire=MisfirePolicy.FIRE_ALL, catch_up=CatchUp(most=4)

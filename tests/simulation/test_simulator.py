@@ -22,8 +22,9 @@ from tests.simulation.mutations import MUTATIONS, PAGE, Mutation, hunted
 # A quarter of an hour of trouble: less than a second of ours.
 SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
 # CI says how many; each day's are others, and the failing one is printed with its seed.
-QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000]
-BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "3000"))
+# The rest by `python -m tests.simulation.mutations`, which writes the table of the docs.
+QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:4]
+BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "1500"))
 
 
 def test_the_same_seed_is_the_same_history() -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib import import_module
@@ -126,8 +126,12 @@ def until(holds: Callable[[], bool]) -> None:
 
 def children() -> set[int]:
     """The processes of this one, the dead that nobody has buried among them."""
-    threads = Path("/proc/self/task").iterdir()
-    return {int(pid) for thread in threads for pid in (thread / "children").read_text().split()}
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        # A thread may have ended since it was listed.
+        with suppress(FileNotFoundError):
+            found |= {int(pid) for pid in (thread / "children").read_text().split()}
+    return found
 
 
 def files() -> int:
