@@ -17,7 +17,8 @@ from lamplighter.core.model import Execution
 from lamplighter.core.retry import Kind, RetryPolicy
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports
-from lamplighter.runtime.batch import EXIT_HUNG, NEEDED, BatchRunner
+from lamplighter.runtime.batch import NEEDED, BatchRunner
+from lamplighter.runtime.crew import EXIT_HUNG
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.sim.faults import Call, Hook, When, interposed
 from lamplighter.tasks.registry import Registry
@@ -114,7 +115,7 @@ def until(holds: Callable[[], bool]) -> None:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     # A beat is due every ten seconds of virtual time, which pass at once.
-    monkeypatch.setattr("lamplighter.runtime.batch.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("lamplighter.runtime.crew.LOOK_EVERY_S", 0.01)
     bench = Bench()
     bench.task("quick")(lambda payload, ctx: "done")
     bench.task("hang")(bench.hang)

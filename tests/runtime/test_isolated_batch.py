@@ -81,7 +81,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr("lamplighter.runtime.batch.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("lamplighter.runtime.crew.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(isolation, "ASKED_FOR_S", 0.5)
     return Bench()
 

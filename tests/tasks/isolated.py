@@ -105,6 +105,8 @@ class Yard:
                 executions.request_cancel(held.execution.id, now=self.world.now())
                 self.world.pass_time(timedelta(seconds=10))
                 self.heartbeats.beat()
+            case Stop.STOPPING:
+                self.runner.stop(why)
             case Stop.LOST_LEASE:
                 self.world.pass_time(timedelta(seconds=25))
                 self.heartbeats.check()

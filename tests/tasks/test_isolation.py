@@ -16,7 +16,7 @@ import pytest
 
 from lamplighter.core.errors import LostClaim, Rejected, Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Stop
@@ -189,6 +189,12 @@ def test_it_hears_that_its_lease_is_lost(yard: Yard) -> None:
     assert json.loads(outcome.result)["why"] == "lost_lease"
 
 
+def test_it_hears_that_its_worker_has_to_end(yard: Yard) -> None:
+    outcome, _ = yard.stopped("polite", why=Stop.STOPPING)
+
+    assert outcome == Interrupted(version=1, reason="its worker had to end")
+
+
 def test_what_it_returns_after_the_time_out_is_no_success(yard: Yard) -> None:
     outcome, _ = yard.stopped("saw", why=Stop.TIMEOUT)
 
@@ -216,6 +222,8 @@ def test_what_does_not_stop_is_killed(yard: Yard, task: str, why: Stop) -> None:
         case Stop.TIMEOUT:
             assert (told(outcome).kind, told(outcome).type) == (Kind.TIMEOUT, "TimedOut")
             assert "ran longer than 60 s; the handler did not stop: signal" in told(outcome).message
+        case Stop.STOPPING:
+            assert outcome == Interrupted(version=1, reason="its worker had to end")
         case Stop.LOST_LEASE:
             assert told(outcome).type == "Stopped"
     assert took_s < 5

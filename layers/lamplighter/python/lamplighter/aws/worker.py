@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypedDict
 
 import boto3
 from botocore.config import Config
@@ -14,7 +15,9 @@ from lamplighter.aws.signing import SecretKeys
 from lamplighter.aws.targets import AwsTargets
 from lamplighter.aws.wiring import CLIENT_CONFIG, Wired
 from lamplighter.core.waits import Boot
+from lamplighter.ports import Ports
 from lamplighter.runtime.batch import BatchRunner
+from lamplighter.runtime.serving import Places, Serving
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.tasks import shell
 from lamplighter.tasks.answers import ContextAnswers
@@ -28,8 +31,43 @@ from lamplighter.tasks.source import Source
 _ONE_TRY: Final = Config(retries={"mode": "standard", "total_max_attempts": 1})
 
 
+class _Crew(TypedDict):
+    ports: Ports
+    runner: TaskRunner
+    heartbeats: Heartbeats
+    end_process: Callable[[int], NoReturn]
+
+
 def batch_runner(wired: Wired, settings: WorkerSettings, environment: Environment) -> BatchRunner:
-    """What runs a worker's batches, with the tasks that the settings name.
+    """What runs a Lambda worker's batches, with the tasks that the settings name.
+
+    Raises InvalidTasks, NotAllowedHere: such a worker must not start.
+    """
+    return BatchRunner(**_crew(wired, settings, environment))
+
+
+def serving(
+    wired: Wired,
+    settings: WorkerSettings,
+    environment: Environment,
+    *,
+    name: str,
+    concurrency: int,
+) -> Serving:
+    """The same for a worker that is no Lambda, which runs `concurrency` executions at once.
+
+    Raises InvalidTasks, NotAllowedHere.
+    """
+    return Serving(
+        **_crew(wired, settings, environment),
+        worker=name,
+        places=Places(concurrency),
+        flush=wired.telemetry.flush,
+    )
+
+
+def _crew(wired: Wired, settings: WorkerSettings, environment: Environment) -> _Crew:
+    """What runs messages, with the tasks that the settings name.
 
     Raises InvalidTasks when they cannot be loaded, and NotAllowedHere when the shell task, or
     targets on this host itself, are switched on in a deployed Lambda: such a worker must not start.
@@ -60,12 +98,12 @@ def batch_runner(wired: Wired, settings: WorkerSettings, environment: Environmen
     )
     # Last of all: what is loaded above is loaded while messages wait.
     boot = Boot(began_at=process_began_at(), ready_at=wired.ports.clock.now())
-    return BatchRunner(
-        ports=replace(wired.ports, boot=boot),
-        runner=runner,
-        heartbeats=heartbeats,
-        end_process=end_process,
-    )
+    return {
+        "ports": replace(wired.ports, boot=boot),
+        "runner": runner,
+        "heartbeats": heartbeats,
+        "end_process": end_process,
+    }
 
 
 def _keys(wired: Wired, settings: WorkerSettings) -> Keys:

@@ -15,6 +15,7 @@ from lamplighter.cli import (
     schedule,
     simulate,
     tz_diff,
+    worker,
 )
 from lamplighter.cli.surroundings import FAILED, an_owner, fail
 from lamplighter.version import VERSION
@@ -40,6 +41,7 @@ app.command("recover")(accounting.recover)
 app.command("failover")(failover.failover)
 app.command("tz-diff")(tz_diff.tz_diff)
 app.command("simulate")(simulate.simulate)
+app.command("worker")(worker.worker)
 
 
 def _tell_version(wanted: bool) -> None:

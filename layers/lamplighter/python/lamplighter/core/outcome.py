@@ -56,7 +56,17 @@ class Withdrawn:
     version: int | None = None
 
 
-Outcome = Succeeded | Failed | Refused | Withdrawn | Parked
+@dataclass(frozen=True, kw_only=True)
+class Interrupted:
+    """The handler left, or was ended, because its worker has to end: no try is used."""
+
+    reason: str
+    after: timedelta = timedelta(0)
+    """How long until it may be begun again."""
+    version: int | None = None
+
+
+Outcome = Succeeded | Failed | Refused | Withdrawn | Parked | Interrupted
 
 
 def finished(
@@ -83,7 +93,7 @@ def finished(
 
 def _finished(
     running: Execution,
-    outcome: Succeeded | Failed | Refused | Withdrawn,
+    outcome: Succeeded | Failed | Refused | Withdrawn | Interrupted,
     *,
     policy: RetryPolicy,
     now: datetime,
@@ -97,6 +107,8 @@ def _finished(
         case Refused(reason=reason):
             # No try: so a later version of its job may plan it anew (P19).
             return ended(running, Event.CANCEL, now=now, reason=reason)
+        case Interrupted():
+            return _interrupted(running, outcome, now=now)
         case Failed():
             return _failed(running, outcome, policy=policy, now=now, jitter=jitter)
         case other:
@@ -121,6 +133,14 @@ def _failed(
             return _closed(running, Event.FAIL, now, error=failure, reason=reason)
         case other:
             assert_never(other)
+
+
+def _interrupted(running: Execution, left: Interrupted, *, now: datetime) -> Execution:
+    """The same try again, which its history shows beside the one that was broken off."""
+    if running.cancel_requested_at is not None:
+        return _closed(running, Event.CANCEL, now, reason="cancelled on request")
+    again = _closed(running, Event.RETRY, now, reason=left.reason, retry_at=now + left.after)
+    return replace(again, attempt=running.attempt)
 
 
 def put_off(

@@ -24,6 +24,8 @@ class Stop(StrEnum):
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     LOST_LEASE = "lost_lease"
+    STOPPING = "stopping"
+    """Its worker is to end: the same try goes on elsewhere."""
 
 
 class Handling(Protocol):

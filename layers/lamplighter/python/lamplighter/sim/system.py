@@ -10,7 +10,7 @@ from lamplighter.core.buckets import ExecutionId, JobId, from_ms, to_ms
 from lamplighter.core.lease import WorkItem
 from lamplighter.core.limits import BEAT_EVERY
 from lamplighter.core.model import Token
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.permits import Key
 from lamplighter.core.retry import Failure
 from lamplighter.core.retry import Kind as FailureKind
@@ -183,6 +183,8 @@ class System:
             case Stop.TIMEOUT:
                 failure = Failure(kind=FailureKind.TIMEOUT, type="Timeout", message="too long")
                 conclude(self.ports, one.claimed, Failed(failure=failure))
+            case Stop.STOPPING:
+                conclude(self.ports, one.claimed, Interrupted(reason="its worker had to end"))
             case Stop.LOST_LEASE:
                 # Whatever it says would be refused.
                 pass

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.services.heartbeat import Stop
 from lamplighter.tasks.context import Context, Stopped, StopSignal
@@ -70,6 +70,8 @@ def stopped(terms: Terms, told: str, retry_after: timedelta | None = None) -> Ou
     """What becomes of a call that ended because it had to, or said that it did."""
     if terms.signal.why is Stop.CANCELLED:
         return Withdrawn(reason="cancelled on request")
+    if terms.signal.why is Stop.STOPPING:
+        return Interrupted(reason="its worker had to end", after=retry_after or timedelta(0))
     if terms.signal.asked_at(Stop.TIMEOUT) is None:
         # Not asked to stop, or with the lease lost: then the outcome is refused anyway.
         return failed(failure(Kind.RETRYABLE, "Stopped", told))

@@ -28,7 +28,7 @@ from typing import IO, Final
 from lamplighter.core.errors import LamplighterError, LostClaim, TaskError, Unavailable
 from lamplighter.core.limits import RESULT_MAX_BYTES, RETRY_NAME_MAX_CHARS
 from lamplighter.core.model import Execution
-from lamplighter.core.outcome import Failed, Outcome, Succeeded
+from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Stop
@@ -351,7 +351,7 @@ class _Call:
             threading.Thread(
                 target=self._reply, args=(said.question,), name="context call", daemon=True
             ).start()
-        elif outcome := said.succeeded or said.failed or said.withdrawn:
+        elif outcome := said.succeeded or said.failed or said.withdrawn or said.interrupted:
             self._outcome = self._outcome or outcome
             self._is_over = True
 
@@ -483,7 +483,9 @@ def _outcome(ended: _Ended, terms: Terms, assignment: Assignment) -> Outcome:
         case None:
             return failed(_death(ended, assignment))
         case outcome:
-            return outcome
+            # An interruption in our words, and as far as there was one: it may send what it likes.
+            is_said = isinstance(outcome, Interrupted)
+            return stopped(terms, "it says that it was interrupted") if is_said else outcome
 
 
 def _is_result(text: str) -> bool:

@@ -30,7 +30,7 @@ STOP_WITHIN: Final = timedelta(seconds=5)
 # Once the outcomes of all hung handlers are written, ten at most and one after the other, their
 # process ends. The next try of each waits for that.
 AFTER_A_HUNG_ONE: Final = timedelta(seconds=10)
-_MUST_STOP: Final = (Stop.TIMEOUT, Stop.LOST_LEASE)
+_MUST_STOP: Final = (Stop.TIMEOUT, Stop.LOST_LEASE, Stop.STOPPING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +142,13 @@ class TaskRunner:
         now = self._clock.monotonic()
         with self._lock:
             return [call for call in self._calls.values() if call.is_hung(now)]
+
+    def stop(self, why: Stop) -> None:
+        """Ask every handler that runs to stop; from any thread."""
+        with self._lock:
+            calls = [*self._calls.values()]
+        for call in calls:
+            call.signal.stop(why)
 
     @contextmanager
     def _call(self, claimed: Claimed) -> Iterator[Call]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from lamplighter.core.buckets import ExecutionId, JobId
 from lamplighter.core.limits import COMPLETION_MAX_BYTES
 from lamplighter.core.model import Owner
-from lamplighter.core.outcome import Failed, Succeeded, Withdrawn
+from lamplighter.core.outcome import Failed, Interrupted, Succeeded, Withdrawn
 from lamplighter.services.heartbeat import Stop
 
 # What is taken from a child: JSON within JSON takes twice its bytes at the most. The largest is
@@ -89,6 +89,7 @@ class ToWorker:
     succeeded: Succeeded | None = None
     failed: Failed | None = None
     withdrawn: Withdrawn | None = None
+    interrupted: Interrupted | None = None
     question: Question | None = None
 
 
