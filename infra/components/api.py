@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import jsii
 from aws_cdk import RemovalPolicy, Stack
@@ -9,6 +10,7 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -30,6 +32,10 @@ LOGGED: Mapping[str, str] = {
 
 # Whether it answers, and how it is asked: of nobody's jobs.
 OPEN = ("/v1/health", "/v1/openapi.json", "/docs")
+# A callback token in the body is the right to one try of one execution.
+CALLED_BACK = tuple(
+    f"/v1/executions/{{execution_id}}/{verb}" for verb in ("heartbeat", "complete", "fail")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +66,16 @@ class Throttle:
 
     requests_per_second: int = 200
     burst: int = 400
+    callbacks_per_second: int = 50
+    """Of each of the routes that a callback token opens, which anybody may try."""
+    callbacks_burst: int = 100
 
 
 class SchedulerApi(Construct):
-    """Every path needs a token but those of `OPEN`. No CORS: browsers have the console."""
+    """Every path needs a token but those of `OPEN` and `CALLED_BACK`.
+
+    No CORS: browsers have the console.
+    """
 
     def __init__(
         self,
@@ -74,6 +86,7 @@ class SchedulerApi(Construct):
         authentication: Authentication,
         throttle: Throttle,
         log_retention: logs.RetentionDays,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.http_api = apigatewayv2.HttpApi(
@@ -101,10 +114,12 @@ class SchedulerApi(Construct):
                     "AccessLog",
                     retention=log_retention,
                     removal_policy=RemovalPolicy.DESTROY,
+                    encryption_key=encryption_key,
                 )
             ),
         )
         self.url = stage.url
+        _throttle_callbacks(stage, throttle)
         integration = integrations.HttpLambdaIntegration("Function", function)
         for path in ("/v1/{proxy+}", "/{proxy+}"):
             self.http_api.add_routes(
@@ -112,14 +127,29 @@ class SchedulerApi(Construct):
             )
         self.open_routes = [
             route
-            for path in OPEN
+            for method, path in (
+                *((apigatewayv2.HttpMethod.GET, path) for path in OPEN),
+                *((apigatewayv2.HttpMethod.POST, path) for path in CALLED_BACK),
+            )
             for route in self.http_api.add_routes(
                 path=path,
-                methods=[apigatewayv2.HttpMethod.GET],
+                methods=[method],
                 integration=integration,
                 authorizer=apigatewayv2.HttpNoneAuthorizer(),
             )
         ]
+
+
+def _throttle_callbacks(stage: apigatewayv2.HttpStage, throttle: Throttle) -> None:
+    """A bound of their own, so that who guesses at tokens keeps nobody from the other routes."""
+    resource = cast("apigatewayv2.CfnStage", stage.node.default_child)
+    resource.route_settings = {
+        f"POST {path}": {
+            "ThrottlingRateLimit": throttle.callbacks_per_second,
+            "ThrottlingBurstLimit": throttle.callbacks_burst,
+        }
+        for path in CALLED_BACK
+    }
 
 
 @jsii.implements(apigatewayv2.IAccessLogSettings)

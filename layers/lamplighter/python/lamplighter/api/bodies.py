@@ -31,6 +31,7 @@ from lamplighter.api.requests import is_plain
 from lamplighter.api.strict_json import canonical, compact
 from lamplighter.core.buckets import JobId
 from lamplighter.core.catch_up import CatchUp
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import (
     CATCHUP_MAX,
@@ -40,9 +41,13 @@ from lamplighter.core.limits import (
     CATCHUP_WINDOW,
     CATCHUP_WINDOW_RANGE,
     DEADLINE_RANGE,
+    DEFAULT_HARD_LIMIT,
+    DEFAULT_HEARTBEAT,
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_TIMEOUT,
     FAULTS_NAMED,
+    HARD_LIMIT_RANGE,
+    HEARTBEAT_RANGE,
     MAX_FLEXIBLE_WINDOW,
     MAX_OCCURRENCES,
     MAX_TASK_VERSION,
@@ -248,6 +253,23 @@ PayloadRefField = Annotated[
 ]
 
 
+def _seconds(bounds: tuple[timedelta, timedelta], description: str) -> FieldInfo:
+    low, high = (bound // _SECOND for bound in bounds)
+    info: FieldInfo = Field(ge=low, le=high, description=description)
+    return info
+
+
+class DeferredBody(Body):
+    """How long a request that was answered with 202 may go on, and be silent."""
+
+    heartbeat_seconds: Annotated[int, _seconds(HEARTBEAT_RANGE, "How long it may be silent.")] = (
+        int(DEFAULT_HEARTBEAT.total_seconds())
+    )
+    hard_limit_seconds: Annotated[
+        int, _seconds(HARD_LIMIT_RANGE, "How long it may take in all.")
+    ] = int(DEFAULT_HARD_LIMIT.total_seconds())
+
+
 class TargetBody(Body):
     """What runs: a task or a target of the deployment, by its `name`, or a request to a `url`."""
 
@@ -265,12 +287,10 @@ class TargetBody(Body):
     headers: Annotated[
         dict[str, str], Field(description="Sent beside ours; at most 20, and 2,048 bytes.")
     ] = {}
-
-
-def _seconds(bounds: tuple[timedelta, timedelta], description: str) -> FieldInfo:
-    low, high = (bound // _SECOND for bound in bounds)
-    info: FieldInfo = Field(ge=low, le=high, description=description)
-    return info
+    deferred: Annotated[
+        DeferredBody | None,
+        Field(description="Of a request: an answer of 202 leaves its end to who was called."),
+    ] = None
 
 
 class JobBody(ScheduleBody):
@@ -516,7 +536,7 @@ def what_of(body: JobBody, *, owner: Owner, http: HttpRules, targets: Directory)
             check_name("target.name", body.target.name)
             return What(task=body.target.name)
         case "http":
-            _check_fields(body.target, needs="url", takes=("method", "headers"))
+            _check_fields(body.target, needs="url", takes=("method", "headers", "deferred"))
             http.check_scheme(body.target.url)
             target = _http_target(body.target)
             http.check(target, owner=owner)
@@ -539,7 +559,18 @@ def _check_fields(target: TargetBody, *, needs: str, takes: Collection[str] = ()
 
 
 def _http_target(body: TargetBody) -> HttpTarget:
-    return HttpTarget(url=body.url, method=body.method, headers=tuple(body.headers.items()))
+    terms = None
+    if (said := body.deferred) is not None:
+        terms = Terms(
+            heartbeat=timedelta(seconds=said.heartbeat_seconds),
+            hard_limit=timedelta(seconds=said.hard_limit_seconds),
+        )
+    return HttpTarget(
+        url=body.url,
+        method=body.method,
+        headers=tuple(body.headers.items()),
+        deferred=terms,
+    )
 
 
 def _named_target(body: TargetBody) -> NamedTarget:

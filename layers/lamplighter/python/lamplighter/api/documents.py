@@ -214,7 +214,21 @@ class RetryPolicy(TypedDict):
 
 
 @_DESCRIBED
-class HttpTarget(TypedDict):
+class DeferredTerms(TypedDict):
+    """What holds once the request was answered with 202."""
+
+    heartbeat_seconds: int
+    hard_limit_seconds: int
+
+
+class HasTerms(TypedDict, total=False):
+    """Of a request whose end may be left to who was called."""
+
+    deferred: DeferredTerms
+
+
+@_DESCRIBED
+class HttpTarget(HasTerms):
     """The request that is made in place of a task; `***` stands for what looks secret."""
 
     kind: str
@@ -650,6 +664,19 @@ class Preview(TypedDict):
     """In plain words."""
     tzdb_version: str
     """The release of the IANA zone database by which it was computed."""
+
+
+class CalledBack(TypedDict):
+    """How an execution stands after its deferred try was heard of."""
+
+    execution_id: str
+    status: str
+    attempt: int
+    """The try that is under way, or the next one."""
+    cancel_requested: bool
+    """Whether it should be ended, for its execution is to be cancelled."""
+    heard_until: str | None
+    """By when it has to be heard of again; null: it has ended."""
 
 
 class Health(TypedDict):

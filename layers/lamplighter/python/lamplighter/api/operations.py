@@ -9,6 +9,7 @@ from typing import Any, Final
 from lamplighter.api import documents
 from lamplighter.api.access import Scope
 from lamplighter.api.acting import BulkBody, ReplayBody
+from lamplighter.api.callbacks import CompleteBody, FailBody, HeartbeatBody
 from lamplighter.api.creating import BatchBody
 from lamplighter.api.limiting import LimitBody
 from lamplighter.api.patching import JobPatch
@@ -153,6 +154,13 @@ FILTERS: Final = (STATUS, TASK, QUEUE, FROM, TO, CURSOR, LIMIT)
 _OF_A_BODY: Final = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
+
+_OF_A_CALLBACK: Final = (
+    *_OF_A_BODY,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.SERVICE_UNAVAILABLE,
 )
 
 OPERATIONS: Final = (
@@ -445,6 +453,36 @@ OPERATIONS: Final = (
             HTTPStatus.CONFLICT,
             HTTPStatus.UNPROCESSABLE_ENTITY,
         ),
+    ),
+    Operation(
+        id="heartbeat_try",
+        method="POST",
+        path="/executions/{execution_id}/heartbeat",
+        summary="Say that a deferred try goes on; its callback token is in the body",
+        needs=None,
+        body=HeartbeatBody,
+        answer=documents.CalledBack,
+        refusals=_OF_A_CALLBACK,
+    ),
+    Operation(
+        id="complete_try",
+        method="POST",
+        path="/executions/{execution_id}/complete",
+        summary="End a deferred try with its result; once",
+        needs=None,
+        body=CompleteBody,
+        answer=documents.CalledBack,
+        refusals=_OF_A_CALLBACK,
+    ),
+    Operation(
+        id="fail_try",
+        method="POST",
+        path="/executions/{execution_id}/fail",
+        summary="End a deferred try with an error; once",
+        needs=None,
+        body=FailBody,
+        answer=documents.CalledBack,
+        refusals=_OF_A_CALLBACK,
     ),
     Operation(
         id="create_payload",

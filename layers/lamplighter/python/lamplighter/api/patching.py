@@ -228,6 +228,7 @@ def _target(target: Target) -> Json:
         "url": target.url,
         "method": target.method,
         "headers": dict(target.headers),
+        **render.deferred_terms(target),
     }
 
 

@@ -14,6 +14,7 @@ from lamplighter.core.named import NamedTarget, TargetKind
 from lamplighter.core.retry import Failure
 from lamplighter.core.schedule import Kind, Schedule, format_instant
 from lamplighter.core.status import status_of
+from lamplighter.core.targets import HttpTarget
 from lamplighter.services.inspect import Definition, Detail, OneOff, Recurring, Seen
 from lamplighter.services.manage import Revised
 from lamplighter.services.payloads import Granted
@@ -248,6 +249,19 @@ def _target(target: Target | None) -> documents.HasTarget:
             "url": target.shown_url,
             "method": target.method,
             "headers": target.shown_headers,
+            **deferred_terms(target),
+        }
+    }
+
+
+def deferred_terms(target: HttpTarget) -> documents.HasTerms:
+    """By which terms a request is deferred, if it may be."""
+    if target.deferred is None:
+        return {}
+    return {
+        "deferred": {
+            "heartbeat_seconds": target.deferred.heartbeat // _SECOND,
+            "hard_limit_seconds": target.deferred.hard_limit // _SECOND,
         }
     }
 

@@ -18,6 +18,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lamplighter.api import (
+    callbacks,
     cursors,
     documents,
     limiting,
@@ -146,6 +147,9 @@ class Api:
             "replay_execution": self._replay,
             "cancel_executions": self._cancel_many,
             "replay_executions": self._replay_many,
+            "heartbeat_try": self._called_back(callbacks.heartbeat),
+            "complete_try": self._called_back(callbacks.complete),
+            "fail_try": self._called_back(callbacks.fail),
             "create_payload": self._create_payload,
             "preview_schedule": self._preview,
             "health": self._health,
@@ -173,7 +177,7 @@ class Api:
             request.check_headers()
             if operation.needs is None:
                 request.query(*known)
-                return route()
+                return route(**ids)
             owner = self._access.owner(request.claims, needs=operation.needs)
             return route(Call(request=request, owner=owner, query=request.query(*known)), **ids)
 
@@ -386,6 +390,17 @@ class Api:
         key = call.request.idempotency_key()
         body = _body_if_any(call.request)
         return _replied(self._acting(call).replay(_execution_id(execution_id), body, key=key))
+
+    def _called_back(
+        self, told: Callable[[Ports, ExecutionId, object], Reply]
+    ) -> Callable[..., Response[str]]:
+        """By somebody of whom nothing is known but a callback token, which is in the body."""
+
+        def route(*, execution_id: str) -> Response[str]:
+            body = strict_json.read(self._request().body())
+            return _replied(told(self._ports, _execution_id(execution_id), body))
+
+        return route
 
     def _cancel_many(self, call: Call) -> Response[str]:
         return _json(self._acting(call).cancel_many(strict_json.read(call.request.body())))

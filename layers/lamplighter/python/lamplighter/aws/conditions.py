@@ -683,6 +683,7 @@ def _held(
 ) -> Values:
     return {
         items.ARRIVAL: arrival and items.arrival_values(arrival, now),
+        items.DEFERRAL: None,
         items.STATE: State.RUNNING.value,
         items.TOKEN: token,
         items.LEASE_UNTIL: to_ms(lease_until),

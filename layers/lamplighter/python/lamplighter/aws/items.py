@@ -43,6 +43,7 @@ from lamplighter.core.buckets import (
     to_ms,
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
+from lamplighter.core.deferral import CalledBack, Deferral, Terms
 from lamplighter.core.lease import Backlog, Grant, Intent, Layout, Layouts, Progress, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
 from lamplighter.core.model import (
@@ -119,6 +120,8 @@ CAUGHT_UP: Final = "cu"
 WAITED: Final = "wt"
 PARKED_SINCE: Final = "ps"
 TOLD_AT: Final = "ta"
+DEFERRAL: Final = "df"
+CALLED_BACK: Final = "cb"
 
 # Of a pointer.
 POINTER_KIND: Final = "pt"
@@ -340,6 +343,8 @@ def outcome_values(row: Execution) -> Values:
         ARRIVAL: _arrival_values(row.arrival, row.started_at),
         WAITED: row.waited and _waited_values(row.waited),
         PARKED_SINCE: _ms(row.parked_since),
+        DEFERRAL: row.deferral and _deferral_values(row.deferral),
+        CALLED_BACK: row.called_back and [row.called_back.token, row.called_back.answer],
         ATTEMPTS: _history_values(row.attempts) or None,
         schema.ATTENTION_KEY: _attention_key(row),
         schema.TTL: _end_of_life(row),
@@ -405,6 +410,8 @@ def execution_from(values: Values) -> Execution:
         attempts=_history_from(values.get(ATTEMPTS) or ()),
         cancel_requested_at=_instant(values.get(CANCEL_REQUESTED_AT)),
         parked_since=_instant(values.get(PARKED_SINCE)),
+        deferral=_deferral_from(values.get(DEFERRAL)),
+        called_back=_called_back_from(values.get(CALLED_BACK)),
         told_at=_instant(values.get(TOLD_AT)),
         traceparent=values.get(TRACEPARENT),
         replay_of=values.get(REPLAY_OF),
@@ -810,7 +817,9 @@ def _target_text(target: Target) -> str:
     if isinstance(target, NamedTarget):
         is_usual = target.invocation is Invocation.REQUEST
         return _json([target.kind, target.name, *([] if is_usual else [target.invocation])])
-    return _json([target.method, target.url, *target.headers])
+    terms = [target.deferred] if target.deferred else []
+    deferred = [[one.heartbeat // _MILLISECOND, one.hard_limit // _MILLISECOND] for one in terms]
+    return _json([target.method, target.url, *target.headers, *deferred])
 
 
 def _target_from(text: str) -> Target:
@@ -819,9 +828,18 @@ def _target_from(text: str) -> Target:
     if first not in METHODS:
         invocation = Invocation(*rest) if rest else Invocation.REQUEST
         return NamedTarget(kind=TargetKind(first), name=second, invocation=invocation)
+    pairs = [(name, value) for name, value in rest if isinstance(name, str)]
+    terms = [pair for pair in rest if not isinstance(pair[0], str)]
     return HttpTarget(
-        method=first, url=second, headers=tuple((name, value) for name, value in rest)
+        method=first,
+        url=second,
+        headers=tuple(pairs),
+        deferred=_terms_from(*terms[0]) if terms else None,
     )
+
+
+def _terms_from(heartbeat_ms: int, hard_limit_ms: int) -> Terms:
+    return Terms(heartbeat=heartbeat_ms * _MILLISECOND, hard_limit=hard_limit_ms * _MILLISECOND)
 
 
 def _payload_from(values: Values) -> Payload:
@@ -994,6 +1012,26 @@ def _waited_from(values: Sequence[Decimal] | None) -> Waited | None:
     return Waited(
         until=from_ms(until), on=[*Part][on], spent=tuple(took * _MILLISECOND for took in spent)
     )
+
+
+def _deferral_values(deferral: Deferral) -> Sequence[int]:
+    version = [] if deferral.version is None else [deferral.version]
+    return [deferral.heartbeat // _MILLISECOND, to_ms(deferral.ends_at), *version]
+
+
+def _deferral_from(values: Sequence[Decimal] | None) -> Deferral | None:
+    if values is None:
+        return None
+    heartbeat, ends_at, *version = (int(value) for value in values)
+    return Deferral(
+        heartbeat=heartbeat * _MILLISECOND,
+        ends_at=from_ms(ends_at),
+        version=version[0] if version else None,
+    )
+
+
+def _called_back_from(values: Sequence[str] | None) -> CalledBack | None:
+    return None if values is None else CalledBack(token=values[0], answer=values[1])
 
 
 def _failure_values(failure: Failure) -> Values:

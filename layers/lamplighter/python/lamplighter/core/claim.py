@@ -38,7 +38,22 @@ class Rearm:
     reason: str
 
 
-Refusal = Drop | Keep | TakeOver | Rearm
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """The try is deferred, and its lease live: arm another message for the end of that first."""
+
+    execution: Execution
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lapsed:
+    """The try is deferred, and nothing was heard of it for longer than its lease and the grace."""
+
+    holder: Execution
+
+
+Refusal = Drop | Keep | TakeOver | Rearm | Watch | Lapsed
 
 
 def refused(message: Message, row: Execution | None, now: datetime) -> Refusal:
@@ -54,11 +69,18 @@ def refused(message: Message, row: Execution | None, now: datetime) -> Refusal:
     if message.attempt < row.attempt:
         return _stale(row)
     if row.state is State.RUNNING and row.lease_until is not None:
-        free_at = row.lease_until + TAKE_OVER_GRACE
-        if free_at <= now and message.attempt == row.attempt:
-            return TakeOver(holder=row)
-        return Keep(until=free_at, reason="held by another worker")
+        return _held(message, row, row.lease_until + TAKE_OVER_GRACE, now)
     return Keep(until=row.due_at, reason="not due yet")
+
+
+def _held(message: Message, row: Execution, free_at: datetime, now: datetime) -> Refusal:
+    if row.deferral is not None:
+        # Not kept: a message that is received for days ends among the dead letters.
+        is_over = free_at <= now
+        return Lapsed(holder=row) if is_over else Watch(execution=row, reason="deferred")
+    if free_at <= now and message.attempt == row.attempt:
+        return TakeOver(holder=row)
+    return Keep(until=free_at, reason="held by another worker")
 
 
 def _stale(row: Execution) -> Refusal:

@@ -89,6 +89,12 @@ RETRY_MAX_NAMES: Final = 20  # of errors, in one list of a policy; they lie in a
 RETRY_NAME_MAX_CHARS: Final = 128
 DEFAULT_TIMEOUT: Final = timedelta(seconds=60)
 MAX_TIMEOUT: Final = timedelta(seconds=840)  # LAMBDA_MAX_TIMEOUT less a minute to finish in
+# Of a try that is deferred. A worker's lease is the shortest that the sweep and the queue are
+# made for; beyond a week a callback token has been in too many hands.
+DEFAULT_HEARTBEAT: Final = timedelta(minutes=5)
+HEARTBEAT_RANGE: Final = (timedelta(seconds=30), timedelta(hours=12))
+DEFAULT_HARD_LIMIT: Final = timedelta(days=1)
+HARD_LIMIT_RANGE: Final = (timedelta(seconds=30), timedelta(days=7))
 MIN_INTERVAL: Final = timedelta(seconds=60)
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)  # for owners whose quota says so
 MAX_HORIZON: Final = timedelta(days=3653)

@@ -16,6 +16,7 @@ from lamplighter.core.buckets import (
     one_off_job_id,
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
+from lamplighter.core.deferral import CalledBack, Deferral
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import FINAL, State
 from lamplighter.core.named import NamedTarget
@@ -391,6 +392,10 @@ class Execution:
     """When the first try was claimed that went on to its handler, or may have."""
     arrival: Arrival | None = None
     """Of the latest try, until that has ended."""
+    deferral: Deferral | None = None
+    """Of a try that goes on without a worker, until that has ended."""
+    called_back: CalledBack | None = None
+    """How the last try ended that was deferred."""
     parked_since: datetime | None = None
     """When a worker first found that it does not know its task, or that version of it. Kept until
     one that does has called the handler."""

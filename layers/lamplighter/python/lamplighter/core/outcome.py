@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.deferral import LAPSED, CalledBack, Deferral, Terms
 from lamplighter.core.lateness import waiting
 from lamplighter.core.lifecycle import Event, State, after
 from lamplighter.core.model import Attempt, Execution
@@ -66,7 +67,15 @@ class Interrupted:
     version: int | None = None
 
 
-Outcome = Succeeded | Failed | Refused | Withdrawn | Parked | Interrupted
+@dataclass(frozen=True, kw_only=True)
+class Deferred:
+    """The handler returned, and its try goes on: whoever has the callback token ends it."""
+
+    terms: Terms
+    version: int | None = None
+
+
+Outcome = Succeeded | Failed | Refused | Withdrawn | Parked | Interrupted | Deferred
 
 
 def finished(
@@ -80,10 +89,13 @@ def finished(
 ) -> Execution:
     """The execution after its try: final, or RETRYING with its next_run_at.
 
-    What stays parked for as long as `parked_for` has FAILED.
+    One that is deferred is RUNNING, held until it has to be heard of. What stays parked for as
+    long as `parked_for` has FAILED.
     """
     if isinstance(outcome, Parked):
         return _parked(running, outcome.reason, now=now, jitter=jitter, within=parked_for)
+    if isinstance(outcome, Deferred):
+        return _deferred(running, outcome, now=now)
     done = _finished(running, outcome, policy=policy, now=now, jitter=jitter)
     if isinstance(outcome, Refused) or outcome.version is None:
         return done
@@ -141,6 +153,49 @@ def _interrupted(running: Execution, left: Interrupted, *, now: datetime) -> Exe
         return _closed(running, Event.CANCEL, now, reason="cancelled on request")
     again = _closed(running, Event.RETRY, now, reason=left.reason, retry_at=now + left.after)
     return replace(again, attempt=running.attempt)
+
+
+def _deferred(running: Execution, outcome: Deferred, *, now: datetime) -> Execution:
+    deferral = Deferral(
+        heartbeat=outcome.terms.heartbeat,
+        ends_at=(running.started_at or now) + outcome.terms.hard_limit,
+        version=outcome.version,
+    )
+    return replace(running, deferral=deferral, lease_until=deferral.lease_until(now))
+
+
+def called_back(
+    running: Execution,
+    outcome: Succeeded | Failed,
+    *,
+    answer: str,
+    policy: RetryPolicy,
+    now: datetime,
+    jitter: float,
+) -> Execution:
+    """The execution after a try that was deferred: as after any other, with who ended it."""
+    deferral = running.deferral
+    version = deferral.version if deferral else None
+    done = finished(
+        running, replace(outcome, version=version), policy=policy, now=now, jitter=jitter
+    )
+    return replace(done, called_back=CalledBack(token=running.token or "", answer=answer))
+
+
+def lapsed(
+    running: Execution, deferral: Deferral, *, policy: RetryPolicy, now: datetime, jitter: float
+) -> Execution:
+    """The execution whose deferred try nobody ended in time: a failure, and no worker's crash."""
+    silent, is_over = deferral.heartbeat.total_seconds(), running.lease_until == deferral.ends_at
+    failure = Failure(
+        kind=Kind.TIMEOUT,
+        type="HardLimit" if is_over else "NoHeartbeat",
+        message="nobody ended the deferred try within its hard limit"
+        if is_over
+        else f"nothing was heard of the deferred try for {silent:g} s",
+    )
+    failed = Failed(failure=failure, names=(failure.type,))
+    return called_back(running, failed, answer=LAPSED, policy=policy, now=now, jitter=jitter)
 
 
 def put_off(
@@ -294,6 +349,7 @@ def ended(
         lease_until=None,
         worker=None,
         finished_at=now,
+        deferral=None,
         reason=reason,
         blocker=blocker or pending.blocker,
         first_started_at=_first_start(pending),
@@ -324,6 +380,7 @@ def _closed(
         token=None,
         lease_until=None,
         worker=None,
+        deferral=None,
         parked_since=None,
         attempt=running.attempt + (retry_at is not None),
         next_run_at=retry_at,

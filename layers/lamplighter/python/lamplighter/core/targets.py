@@ -13,6 +13,7 @@ from typing import Final
 
 from lamplighter.core import limits
 from lamplighter.core.addresses import Reach, literal
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Rejected
 from lamplighter.core.retry import Failure, Kind
 
@@ -46,7 +47,7 @@ _RESERVED: Final = frozenset(
         *("content-type", "user-agent", "idempotency-key", "traceparent", "tracestate"),
     }
 )
-_RESERVED_PREFIXES: Final = ("proxy-", "webhook-")
+_RESERVED_PREFIXES: Final = ("proxy-", "webhook-", "lamplighter-")
 _SECRET: Final = re.compile(
     r"auth|cookie|key|token|secret|passw|pwd|signature|sig$|credential|session|code$",
     re.IGNORECASE,
@@ -84,6 +85,8 @@ class HttpTarget:
     url: str
     method: str = "POST"
     headers: tuple[tuple[str, str], ...] = ()
+    deferred: Terms | None = None
+    """Whether, and by which terms, an answer of 202 leaves its end to whoever was called."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

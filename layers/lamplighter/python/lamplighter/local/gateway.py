@@ -5,6 +5,7 @@ every page that a browser has open, so the door checks what those cannot forge: 
 (a page that rebinds its name to 127.0.0.1 sends its own) and a bearer token. There is no CORS.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 BODY_MAX_BYTES: Final = BATCH_MAX_BYTES  # the API's own largest
 # What the deployed API asks no token for either.
 OPEN: Final = frozenset({"/v1/health", "/v1/openapi.json", "/docs"})
+# Who ends a deferred try has a callback token instead, in the body.
+CALLED_BACK: Final = re.compile(r"/v1/executions/[^/]+/(?:heartbeat|complete|fail)")
 # The first part of each of the API's paths, which are served without `/v1` too.
 ROOTS: Final = frozenset(operation.path.split("/")[1] for operation in OPERATIONS)
 TIMEOUT_S: Final = 30.0  # an HTTP API's own
@@ -132,6 +135,8 @@ def _has_bearer(request: Request) -> bool:
 
 
 def _is_open(request: Request) -> bool:
+    if request.method == "POST":
+        return CALLED_BACK.fullmatch(request.url.path) is not None
     return request.method in {"GET", "HEAD"} and request.url.path in OPEN
 
 

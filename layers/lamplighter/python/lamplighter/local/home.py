@@ -47,6 +47,18 @@ class Home:
             raise CannotRun(f"cdk.json: {type(error).__name__}: {error}") from error
         return {name: value for name, value in context.items() if isinstance(value, str)}
 
+    @property
+    def emulator_url(self) -> str:
+        """Of the run that is going on here, or was the last; for `aws --endpoint-url`."""
+        return self._announcement.read_text().strip()
+
+    def announce_emulator(self, url: str) -> None:
+        self._announcement.write_text(f"{url}\n")
+
+    @property
+    def _announcement(self) -> Path:
+        return self.folder / "emulator.url"
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Raises CannotRun if another run uses this folder; a run that was killed does not."""

@@ -7,7 +7,7 @@ and gone when it ends.
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from socket import socket
 from types import FrameType
@@ -37,8 +37,11 @@ def main(
     owner: str = DEFAULT_OWNER,
     shell_owners: Sequence[str] = (),
     home: Home | None = None,
+    chosen: Mapping[str, str] | None = None,
 ) -> int:
     """Run until Ctrl-C, SIGTERM or SIGHUP; returns the exit code.
+
+    `chosen` goes before what `cdk.json` and a local run choose.
 
     When it returns every child has ended and every port is free, also if the start failed
     half-way. If it is killed instead, the children end within seconds.
@@ -49,7 +52,14 @@ def main(
         with _ended_by_signals():
             home = home or Home.of()
             with home.alone():
-                _run(home, terminal, port=port, owner=owner, shell_owners=shell_owners)
+                _run(
+                    home,
+                    terminal,
+                    port=port,
+                    owner=owner,
+                    shell_owners=shell_owners,
+                    chosen=chosen or {},
+                )
     except CannotRun as error:
         terminal.print(f"cannot run: {error}", style="red")
         return 1
@@ -59,7 +69,13 @@ def main(
 
 
 def _run(
-    home: Home, terminal: Console, *, port: int, owner: str, shell_owners: Sequence[str]
+    home: Home,
+    terminal: Console,
+    *,
+    port: int,
+    owner: str,
+    shell_owners: Sequence[str],
+    chosen: Mapping[str, str],
 ) -> None:
     with ExitStack() as until_the_end:
         # The port first: whether it is free is known before anything takes long.
@@ -69,11 +85,12 @@ def _run(
         until_the_end.enter_context(serving(issuer.app(), listening))
 
         with _step(terminal, "synthesize the app") as said:
-            changed = synth.synthesize(home, context(issuer, shell_owners))
+            changed = synth.synthesize(home, {**context(issuer, shell_owners), **chosen})
             said.append("" if changed else "unchanged")
         with _step(terminal, "start the emulator"):
             aws = until_the_end.enter_context(emulator.running(home, Feed(terminal).hear))
             aws.wait_until_healthy()
+            home.announce_emulator(aws.url)
         cloud = Cloud(aws.url)
         with _step(terminal, "deploy its stacks") as said:
             deployed = deploy(home, cloud)

@@ -242,7 +242,10 @@ class MemoryExecutions:
 
     def extend(self, id: ExecutionId, *, token: Token, lease_until: datetime) -> Execution:
         with self._tables.lock:
-            return self._write(replace(self._held(id, token), lease_until=lease_until))
+            row = self._held(id, token)
+            # Forward only: a beat may arrive after the one that followed it.
+            latest = max(lease_until, row.lease_until or lease_until)
+            return self._write(replace(row, lease_until=latest))
 
     def settle(
         self, after: Execution, *, token: Token, job_version: int | None = None
@@ -422,6 +425,7 @@ def _started(
         next_run_at=None,
         started_at=now,
         first_started_at=row.first_started_at or now,
+        deferral=None,
     )
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
+from lamplighter.core.claim import Drop, Keep, Lapsed, Rearm, TakeOver, Watch, refused
 from lamplighter.core.deadline import overdue
+from lamplighter.core.deferral import digest_of
 from lamplighter.core.errors import LostClaim, Unavailable, Unreadable, VersionMoved
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import MAX_HOLD, PERMIT_MAX_POLLS, TAKE_OVER_GRACE, WORKER_LEASE
@@ -33,6 +34,7 @@ from lamplighter.core.outcome import (
     crashed_too_often,
     ended,
     finished,
+    lapsed,
     put_off,
     was_without_permit,
     without_permit,
@@ -41,7 +43,7 @@ from lamplighter.core.overlap import policy_of
 from lamplighter.core.permits import Bound, polled_after
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.ports import Ports, Received, Refusal
-from lamplighter.services import endings, payloads, permits, timers, turns
+from lamplighter.services import deferred, endings, payloads, permits, timers, turns
 
 _TRIES = 5
 _BETWEEN_TRIES = timedelta(milliseconds=200)
@@ -73,6 +75,8 @@ class Claimed:
     spec: Spec
     payload: str
     claimed_at: float
+    callback: str = field(default="", repr=False)
+    """What `token` is the digest of; a handler that defers its try is told it."""
     permits: tuple[Bound, ...] = ()
     """What it comes under and has a place of, until its outcome is written or its lease over."""
     version: int | None = None
@@ -123,7 +127,8 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         ports.clock.sleep(wait)
     held = timedelta(seconds=ports.clock.monotonic() - held_from)
     arrival = _arrival(ports, received, received_at, held=held)
-    token, claimed_at = ports.chance.token(), ports.clock.monotonic()
+    callback, claimed_at = ports.chance.token(), ports.clock.monotonic()
+    token = Token(digest_of(callback))
     claimed = _claim(ports, received, token=token, worker=worker, arrival=arrival)
     if isinstance(claimed, Put):
         return claimed
@@ -149,6 +154,7 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         spec=spec,
         payload=payload,
         claimed_at=claimed_at,
+        callback=callback,
         permits=taken,
     )
 
@@ -278,6 +284,12 @@ def _refused(
             ports.telemetry.claim_lost(message.execution_id, reason=reason)
             timers.arm_retry(ports, execution)
             return _delete(ports, received)
+        case Watch(execution=execution, reason=reason):
+            ports.telemetry.claim_lost(message.execution_id, reason=reason)
+            timers.arm_lease(ports, execution)
+            return _delete(ports, received)
+        case Lapsed(holder=holder):
+            return _lapse(ports, received, holder)
         case TakeOver(holder=holder):
             return _take_over(ports, received, holder, token=token, worker=worker, arrival=arrival)
         case other:
@@ -309,6 +321,25 @@ def _take_over(
     if dead := crashed_too_often(answer, now):
         return _close(ports, received, dead, token)
     return answer
+
+
+def _lapse(ports: Ports, received: Received, holder: Execution) -> Put:
+    """End a deferred try that nobody ended in time, unless somebody does in this instant."""
+    if holder.deferral is None or holder.token is None:
+        raise ValueError(f"{holder.id} is not deferred")
+    after = lapsed(
+        holder,
+        holder.deferral,
+        policy=deferred.policy_of(ports, holder),
+        now=ports.clock.now(),
+        jitter=ports.chance.jitter(),
+    )
+    try:
+        settled = _settle(ports, after, holder.token, None)
+    except LostClaim:
+        return _keep(ports, received, _SHORTEST_HIDE)
+    deferred.follow(ports, holder, settled, holder.token)
+    return _delete(ports, received)
 
 
 def _look(ports: Ports, received: Received, claimed: Execution, token: Token) -> Spec | Put:
@@ -417,7 +448,25 @@ def conclude(ports: Ports, claimed: Claimed, outcome: Outcome) -> Put:
         _let_go(ports, claimed)
         return _completed(ports, claimed.received, done, outcome)
     after = _after(ports, claimed.execution, outcome, spec=claimed.spec)
+    if after.deferral is not None:
+        return _hand_over(ports, claimed, after)
     return _close(ports, claimed.received, after, claimed.token, over=claimed)
+
+
+def _hand_over(ports: Ports, claimed: Claimed, after: Execution) -> Put:
+    """Leave a deferred try to whoever has its callback token; its places stay its own.
+
+    After a crash between the two writes the message comes back, and arms the same.
+    """
+    try:
+        held = _persistently(ports, lambda: ports.executions.settle(after, token=claimed.token))
+    except LostClaim:
+        # Ended already by whoever was told the token, or taken over.
+        ports.telemetry.late_result_refused(after.id)
+        _let_go(ports, claimed)
+        return _keep(ports, claimed.received, _SHORTEST_HIDE)
+    timers.arm_lease(ports, held)
+    return _delete(ports, claimed.received)
 
 
 def _let_go(ports: Ports, claimed: Claimed) -> None:

@@ -13,7 +13,13 @@ from typing import Final
 from lamplighter.core.buckets import ExecutionId, check_position, retry_position
 from lamplighter.core.catch_up import CaughtUp
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import CHAIN_SLOTS, CHECK_SCHEDULED_AGAIN, MARGIN, SWEEP_AFTER
+from lamplighter.core.limits import (
+    CHAIN_SLOTS,
+    CHECK_SCHEDULED_AGAIN,
+    MARGIN,
+    SWEEP_AFTER,
+    TAKE_OVER_GRACE,
+)
 from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Message, Pointer, PointerKind, Trigger
 from lamplighter.core.timing import is_inside, line
@@ -231,13 +237,29 @@ def arm_retry(ports: Ports, execution: Execution) -> None:
         send(ports, [outgoing(execution)])
 
 
+def arm_lease(ports: Ports, deferred: Execution) -> None:
+    """Have a message come when a deferred try is to have been heard of, as `arm_retry` does."""
+    if deferred.lease_until is None:
+        raise ValueError(f"{deferred.id} is not held")
+    at = deferred.lease_until + TAKE_OVER_GRACE
+    pointer = _pointer(deferred, at)
+    if not is_inside(at, ports.clock.now()):
+        ports.executions.point([pointer])
+    if is_inside(at, ports.clock.now()):
+        send(ports, [pointed(pointer)])
+
+
 def _retry_pointer(execution: Execution) -> Pointer:
+    return _pointer(execution, execution.due_at)
+
+
+def _pointer(execution: Execution, at: datetime) -> Pointer:
     return Pointer(
         kind=PointerKind.RETRY,
-        position=retry_position(execution.id, execution.attempt, execution.due_at),
+        position=retry_position(execution.id, execution.attempt, at),
         execution_id=execution.id,
         queue=execution.queue,
-        at=execution.due_at,
+        at=at,
         attempt=execution.attempt,
         owner=execution.owner,
     )

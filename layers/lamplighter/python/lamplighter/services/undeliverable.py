@@ -1,6 +1,6 @@
 """What a dead-letter queue received: an execution is never only in there."""
 
-from lamplighter.core.claim import Drop, Keep, Rearm, TakeOver, refused
+from lamplighter.core.claim import Drop, Keep, Lapsed, Rearm, TakeOver, Watch, refused
 from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.limits import UNDELIVERABLE_AFTER, UNDELIVERABLE_LIMIT
 from lamplighter.core.model import Execution, Message
@@ -18,8 +18,10 @@ def undeliverable(ports: Ports, message: Message) -> None:
     """
     row = ports.executions.get(message.execution_id)
     match refused(message, row, ports.clock.now()):
-        case Rearm(execution=execution) | TakeOver(holder=execution):
+        case Rearm(execution=execution) | TakeOver(holder=execution) | Lapsed(holder=execution):
             timers.arm(ports, execution)
+        case Watch(execution=execution):
+            timers.arm_lease(ports, execution)
         case Keep() if row is not None and row.state is State.RUNNING:
             timers.arm(ports, row)
         case Keep() if row is not None:

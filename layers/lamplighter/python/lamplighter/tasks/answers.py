@@ -31,6 +31,7 @@ class ContextAnswers:
             asked.RECALL: self._recall,
             asked.RECORD: self._record,
             asked.COMPLETE: self._complete,
+            asked.DEFER: self._defer,
         }
 
     def __call__(self, claimed: Claimed, name: str, argument: str) -> str:
@@ -63,6 +64,9 @@ class ContextAnswers:
         _check(recording.result, LEDGER_RESULT_MAX_BYTES)
         kept = ledger.record(self._ports, claimed, recording.key, recording.result)
         return json.dumps(kept)
+
+    def _defer(self, claimed: Claimed, _: str) -> str:
+        return json.dumps(claimed.callback)
 
     def _complete(self, claimed: Claimed, argument: str) -> str:
         if len(argument) > COMPLETION_MAX_BYTES:

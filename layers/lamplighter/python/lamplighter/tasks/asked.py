@@ -19,6 +19,7 @@ CHECKPOINT: Final = "checkpoint"
 RECALL: Final = "recall"
 RECORD: Final = "record"
 COMPLETE: Final = "complete"
+DEFER: Final = "defer"
 NOTHING: Final = "null"
 # Bytes within JSON. No attribute's value looks like that: its one name is that of a type.
 _BYTES: Final = "$bytes"

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.services.heartbeat import Stop
-from lamplighter.tasks.context import Context, Stopped, StopSignal
+from lamplighter.tasks.context import Context, Deferral, Stopped, StopSignal
 from lamplighter.tasks.failures import failure, failure_of, invalid_payload, names_of
 from lamplighter.tasks.registry import AnyTask
 
@@ -53,6 +53,8 @@ def returned(value: object, terms: Terms) -> Outcome:
     # handler that finished although it was cancelled has finished.
     if terms.signal.asked_at(Stop.TIMEOUT) is not None:
         return stopped(terms, "the handler returned after it")
+    if isinstance(value, Deferral):
+        return Deferred(terms=value.terms)
     try:
         text = to_json(value, inf_nan_mode="null")
     except (PydanticSerializationError, RecursionError) as error:

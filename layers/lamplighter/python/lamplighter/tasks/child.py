@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from lamplighter.core.errors import Permanent, Unavailable
-from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Kind
 from lamplighter.tasks.calling import Terms, failed, of_task, outcome_of
 from lamplighter.tasks.context import Context, Stopped, StopSignal
@@ -118,6 +118,8 @@ class _Worker:
                 self._send(ToWorker(withdrawn=outcome))
             case Interrupted():
                 self._send(ToWorker(interrupted=outcome))
+            case Deferred():
+                self._send(ToWorker(deferred=outcome))
             case _:
                 raise ValueError(f"no outcome of a call: {outcome}")
 

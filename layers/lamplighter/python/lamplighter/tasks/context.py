@@ -4,14 +4,17 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic as _monotonic
 from typing import Any
 
 from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import LostClaim, Retryable, WriteRefusal, WritesRefused
 from lamplighter.core.limits import (
     CHECKPOINT_MAX_BYTES,
+    DEFAULT_HARD_LIMIT,
+    DEFAULT_HEARTBEAT,
     LEDGER_RESULT_MAX_BYTES,
     RESULT_MAX_BYTES,
 )
@@ -27,6 +30,16 @@ class Stopped(BaseException):
 
     No Exception, so that a handler's own `except Exception` lets it pass.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deferral:
+    """A try that goes on without its handler: tell whoever ends it this token, and nobody else."""
+
+    execution_id: ExecutionId
+    token: str = field(repr=False)
+    """The callback token: 128 random bits as hex; of this try alone."""
+    terms: Terms
 
 
 class StopSignal:
@@ -175,6 +188,23 @@ class Context:
             raise WritesRefused([WriteRefusal(**one) for one in refused])
         if later := answer["later"]:
             raise Retryable(later)
+
+    def defer(
+        self,
+        *,
+        heartbeat: timedelta = DEFAULT_HEARTBEAT,
+        hard_limit: timedelta = DEFAULT_HARD_LIMIT,
+    ) -> Deferral:
+        """Let this try go on after the handler has returned: the handler returns what this returns.
+
+        Whoever is given its `token` then says how it goes on, or ended, over the API, without
+        any other credential. Silent for longer than `heartbeat` (30 s to 12 h), or not ended
+        within `hard_limit` of its start (30 s to 7 days), the try has failed as at its time-out,
+        and its token is worth nothing. Raises Rejected for what is out of range.
+        """
+        terms = Terms(heartbeat=heartbeat, hard_limit=hard_limit)
+        token = json.loads(self._ask(asked.DEFER, asked.NOTHING))
+        return Deferral(execution_id=self.execution_id, token=token, terms=terms)
 
     def _leave_if_over(self) -> None:
         """Raise Stopped where a result would be refused; a cancelled handler may still finish."""

@@ -133,10 +133,21 @@ class HttpCaller:
             "Connection": "close",
             "Idempotency-Key": key,
             **({"traceparent": traceparent} if traceparent else {}),
+            **_callback_of(target, claimed),
             # A try that comes later has a time of its own, and so another signature.
             **(signed(keys, id=key, timestamp=self._clock.now(), body=body) if keys else {}),
             **dict(target.headers),
         }
+
+
+def _callback_of(target: HttpTarget, claimed: Claimed) -> Mapping[str, str]:
+    """What ends this try later, for a target that may answer that it was accepted."""
+    if target.deferred is None:
+        return {}
+    return {
+        "Lamplighter-Execution-Id": claimed.execution.id,
+        "Lamplighter-Callback-Token": claimed.callback,
+    }
 
 
 def _read(response: httpcore.Response) -> HttpAnswer:

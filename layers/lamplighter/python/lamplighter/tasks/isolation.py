@@ -28,7 +28,7 @@ from typing import IO, Final
 from lamplighter.core.errors import LamplighterError, LostClaim, TaskError, Unavailable
 from lamplighter.core.limits import RESULT_MAX_BYTES, RETRY_NAME_MAX_CHARS
 from lamplighter.core.model import Execution
-from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded
+from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Stop
@@ -351,7 +351,7 @@ class _Call:
             threading.Thread(
                 target=self._reply, args=(said.question,), name="context call", daemon=True
             ).start()
-        elif outcome := said.succeeded or said.failed or said.withdrawn or said.interrupted:
+        elif outcome := said.outcome:
             self._outcome = self._outcome or outcome
             self._is_over = True
 
@@ -470,7 +470,7 @@ class _Output:
 
 def _outcome(ended: _Ended, terms: Terms, assignment: Assignment) -> Outcome:
     match ended.outcome:
-        case Succeeded() if terms.signal.asked_at(Stop.TIMEOUT) is not None:
+        case Succeeded() | Deferred() if terms.signal.asked_at(Stop.TIMEOUT) is not None:
             return stopped(terms, "the handler returned after it")
         case Succeeded(result=result) if not _is_result(result):
             return failed(failure(Kind.RETRYABLE, "BadAnswer", "its process sent no result"))

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
 from lamplighter.core.model import Target
 from lamplighter.core.named import NamedTarget
-from lamplighter.core.outcome import Failed, Outcome, Parked, Refused
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Parked, Refused
 from lamplighter.core.retry import Failure
-from lamplighter.core.targets import NOBODY
+from lamplighter.core.targets import NOBODY, HttpTarget
 from lamplighter.ports import Clock
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
@@ -127,7 +128,7 @@ class TaskRunner:
 
     def _of_target(self, target: Target, call: Call, context: Context) -> Outcome:
         if not isinstance(target, NamedTarget):
-            return _answered(self._http(target, call.claimed, context), call.terms)
+            return _answered(target, self._http(target, call.claimed, context), call.terms)
         answer = self._named(target, call.claimed, context)
         return answer if isinstance(answer, Failed) else returned(answer.result, call.terms)
 
@@ -184,5 +185,9 @@ def context_of(claimed: Claimed, *, now: datetime, signal: StopSignal, answers: 
     )
 
 
-def _answered(answer: HttpAnswer | Failure, terms: Terms) -> Outcome:
-    return failed(answer) if isinstance(answer, Failure) else returned(answer, terms)
+def _answered(target: HttpTarget, answer: HttpAnswer | Failure, terms: Terms) -> Outcome:
+    if isinstance(answer, Failure):
+        return failed(answer)
+    if answer.status == HTTPStatus.ACCEPTED and target.deferred is not None:
+        return Deferred(terms=target.deferred)
+    return returned(answer, terms)

@@ -11,9 +11,10 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import COMPLETION_MAX_BYTES
 from lamplighter.core.model import Owner
-from lamplighter.core.outcome import Failed, Interrupted, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.services.heartbeat import Stop
 
 # What is taken from a child: JSON within JSON takes twice its bytes at the most. The largest is
@@ -90,7 +91,14 @@ class ToWorker:
     failed: Failed | None = None
     withdrawn: Withdrawn | None = None
     interrupted: Interrupted | None = None
+    deferred: Deferred | None = None
     question: Question | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of the call; None: it goes on."""
+        ends = (self.succeeded, self.failed, self.withdrawn, self.interrupted, self.deferred)
+        return next((end for end in ends if end is not None), None)
 
 
 TO_CHILD: Final = TypeAdapter(ToChild)
@@ -113,7 +121,7 @@ def read_by_worker(text: bytes) -> ToWorker:
     """Raises BadFrame: a handler may write to its channel what it likes."""
     try:
         return TO_WORKER.validate_json(text)
-    except ValidationError as error:
+    except (ValidationError, Rejected) as error:
         raise BadFrame("not one of ours") from error
 
 

@@ -1,0 +1,121 @@
+"""Ending, or going on with, a try that was deferred: by whoever has its callback token.
+
+Nobody is asked who they are: the token is the right to one try of one execution, and to nothing
+else. It is never the token that the row holds, which is its digest (`core.deferral`).
+"""
+
+import hashlib
+
+from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.deferral import LAPSED, digest_of, is_same
+from lamplighter.core.errors import Conflict, LostClaim, NotFound, Unavailable
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import TAKE_OVER_GRACE
+from lamplighter.core.model import Execution, Token, Trigger
+from lamplighter.core.outcome import Failed, Succeeded, called_back
+from lamplighter.core.retry import RetryPolicy
+from lamplighter.ports import Ports
+from lamplighter.services import endings, permits, timers
+
+_TRIES = 5
+
+
+def heartbeat(ports: Ports, id: ExecutionId, callback: str) -> Execution:
+    """Say that a deferred try goes on; the answer tells whether a cancel was requested.
+
+    It is then held for another heartbeat, at most until its hard limit. Of a try whose handler
+    has not returned yet nothing changes: its worker holds it. Raises NotFound for a token of
+    no try, Conflict once it has ended, or was silent for too long.
+    """
+    row, token = _held(ports, id, callback)
+    if row.deferral is None:
+        return row
+    now = ports.clock.now()
+    if row.lease_until is not None and row.lease_until + TAKE_OVER_GRACE <= now:
+        # Whoever comes by next ends it; it must not be said to go on.
+        raise Conflict(reason="the try was silent for too long")
+    try:
+        return ports.executions.extend(id, token=token, lease_until=row.deferral.lease_until(now))
+    except LostClaim:
+        _held(ports, id, callback)
+        raise
+
+
+def end(
+    ports: Ports, id: ExecutionId, callback: str, outcome: Succeeded | Failed, *, said: str
+) -> Execution:
+    """End a deferred try as its worker would have; once, and the first one counts.
+
+    `said` is all that was said: the same again is answered with the same, so that a caller who
+    heard nothing may ask again. Raises NotFound and Conflict as `heartbeat`. After a crash what
+    follows from it is done by the message that waits for the end of its lease, or the sweep.
+    """
+    answer = hashlib.sha256(said.encode()).hexdigest()[:32]
+    for _ in range(_TRIES):
+        row = _row(ports, id)
+        before = row.called_back
+        if before and is_same(before.token, digest_of(callback)) and before.answer == answer:
+            return row
+        row, token = _held(ports, id, callback)
+        after = called_back(
+            row,
+            outcome,
+            answer=answer,
+            policy=policy_of(ports, row),
+            now=ports.clock.now(),
+            jitter=ports.chance.jitter(),
+        )
+        try:
+            settled = ports.executions.settle(after, token=token)
+        except LostClaim:
+            # By another call with this token, or because it lapsed: it says which.
+            continue
+        ports.telemetry.finished(settled)
+        follow(ports, row, settled, token)
+        return settled
+    raise Unavailable(f"{id} changes faster than it can be read")
+
+
+def follow(ports: Ports, before: Execution, settled: Execution, token: Token) -> None:
+    """What follows from the end of a deferred try; doing it again is harmless."""
+    bounds = ports.permits.limits().on(queue=before.queue, owner=before.owner, task=before.task)
+    try:
+        permits.release(ports, bounds, before.id, token)
+    except Unavailable as error:
+        # Then they are free at the end of its lease.
+        ports.telemetry.broke(before.id, error)
+    if settled.state is State.RETRYING:
+        timers.arm_retry(ports, settled)
+    else:
+        endings.finish(ports, settled)
+
+
+def policy_of(ports: Ports, row: Execution) -> RetryPolicy:
+    """What a row is retried by: its own policy, or its job's if that is still there."""
+    if row.spec is not None:
+        return row.spec.retry
+    job = ports.jobs.get(row.job_id) if row.trigger is not Trigger.ONE_OFF else None
+    return job.spec.retry if job else RetryPolicy()
+
+
+def _row(ports: Ports, id: ExecutionId) -> Execution:
+    row = ports.executions.get(id)
+    if row is None:
+        raise _no_such(id)
+    return row
+
+
+def _held(ports: Ports, id: ExecutionId, callback: str) -> tuple[Execution, Token]:
+    """The row that this token holds; the same error for any other token, and for no row."""
+    row, digest = _row(ports, id), digest_of(callback)
+    if row.state is State.RUNNING and row.token is not None and is_same(row.token, digest):
+        return row, row.token
+    ended = row.called_back
+    if ended is not None and is_same(ended.token, digest):
+        what = "nothing was heard of it in time" if ended.answer == LAPSED else "it was ended"
+        raise Conflict(reason=f"the try is over: {what}; the execution is {row.state}")
+    raise _no_such(id)
+
+
+def _no_such(id: ExecutionId) -> NotFound:
+    return NotFound(kind="deferred try", id=id)
