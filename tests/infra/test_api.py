@@ -13,9 +13,27 @@ def test_every_route_asks_for_a_token_but_those_that_tell_of_nobodys_jobs(
     assert authorization == {
         "ANY /v1/{proxy+}": "JWT",
         "ANY /{proxy+}": "JWT",
+        "POST /v1/executions/{execution_id}/heartbeat": "NONE",
+        "POST /v1/executions/{execution_id}/complete": "NONE",
+        "POST /v1/executions/{execution_id}/fail": "NONE",
         "GET /v1/health": "NONE",
         "GET /v1/openapi.json": "NONE",
         "GET /docs": "NONE",
+    }
+
+
+def test_who_guesses_at_callback_tokens_is_throttled_apart_from_everybody_else(
+    assembly: Assembly,
+) -> None:
+    (stage,) = assembly.scheduler.properties("AWS::ApiGatewayV2::Stage").values()
+
+    assert stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == 200
+    assert stage["RouteSettings"] == {
+        f"POST /v1/executions/{{execution_id}}/{verb}": {
+            "ThrottlingRateLimit": 50,
+            "ThrottlingBurstLimit": 100,
+        }
+        for verb in ("heartbeat", "complete", "fail")
     }
 
 

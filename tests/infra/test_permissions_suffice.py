@@ -23,12 +23,14 @@ from lamplighter.aws import schema
 from lamplighter.aws.clock import SystemClock
 from lamplighter.aws.queue import body_of
 from lamplighter.core.buckets import LAYOUT_KEY, parse_execution_id, parse_job_id
+from lamplighter.core.deferral import Terms
 from lamplighter.core.limits import LIMITS_FRESH, RECOUNT_AFTER
 from lamplighter.core.model import Execution, Job, JobStatus, Message, Owner, Payload, Token
+from lamplighter.core.outcome import Deferred
 from lamplighter.core.permits import Bound, Limits
 from lamplighter.core.watching import first_watch
-from lamplighter.ports import Ports
-from lamplighter.services import endings, manage, permits, watch
+from lamplighter.ports import Ports, Received
+from lamplighter.services import endings, execute, manage, permits, timers, watch
 from tests.infra.templates import Assembly, Properties
 from tests.infra.test_permissions import ALLOWED
 from tests.support import api
@@ -176,6 +178,22 @@ class Stack:
             assert row.told_at is not None
             with self.calls.by(function):
                 endings.tell(ports, replace(row, told_at=None))
+
+    def call_back(self, job: Document) -> None:
+        """A try that is deferred, heard of, and ended by somebody else."""
+        id = parse_execution_id(job["execution_id"])
+        ports = self.handlers["DefaultWorker"].wired.ports
+        with self.calls.by("DefaultWorker"):
+            row = ports.executions.get(id)
+            assert row is not None
+            message = timers.outgoing(row).message
+            received = Received(queue="default", message=message, receipt="gone", receive_count=1)
+            held = execute.begin(ports, received, worker="w-1")
+            assert isinstance(held, execute.Claimed)
+            execute.conclude(ports, held, Deferred(terms=Terms(heartbeat=timedelta(hours=1))))
+        for verb in ("heartbeat", "complete"):
+            told = self.request("POST", f"/v1/executions/{id}/{verb}", {"token": held.callback})
+        assert told["status"] == "SUCCEEDED"
 
     def limit(self, one: Document, other: Document) -> None:
         """Two limits under which one execution has a place, and the other waits for it."""
@@ -417,6 +435,7 @@ def story(stack: Stack) -> Calls:
     for _ in range(2):
         stack.request("POST", f"{run}/trigger", {"payload": "x" * 600}, **{"idempotency-key": "t"})
         stack.request("POST", f"{run}/backfill", interval, **{"idempotency-key": "b"})
+    stack.call_back(stack.request("POST", "/v1/jobs", {"task": "echo"}))
     stack.recount()
     stack.watch(changed)
     stack.tell(given_up)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from infra.components import api as infra_api
 from lamplighter.local.errors import CannotRun
-from lamplighter.local.gateway import BODY_MAX_BYTES, OPEN, Gateway, Target
+from lamplighter.local.gateway import BODY_MAX_BYTES, CALLED_BACK, OPEN, Gateway, Target
 from lamplighter.local.server import listen, port_of, serving
 
 TOKEN = {"Authorization": "Bearer some.signed.token"}
@@ -112,8 +112,19 @@ def test_what_tells_of_nobodys_jobs_needs_no_token_but_only_as_a_question(
     assert client.post(path).status_code == 401
 
 
+@pytest.mark.parametrize("verb", ["heartbeat", "complete", "fail"])
+def test_who_ends_a_deferred_try_needs_no_bearer_token(client: Client, verb: str) -> None:
+    assert client.post(f"/v1/executions/ex_1/{verb}").status_code == 201
+    assert client.get(f"/v1/executions/ex_1/{verb}").status_code == 401
+    assert client.post(f"/v1/executions/ex_1/{verb}/more").status_code == 401
+    assert client.post("/v1/executions/ex_1/cancel").status_code == 401
+
+
 def test_no_other_path_is_open_than_in_the_deployed_template() -> None:
     assert {*infra_api.OPEN} == OPEN
+    called_back = [path.replace("{execution_id}", "ex_1") for path in infra_api.CALLED_BACK]
+    assert all(CALLED_BACK.fullmatch(path) for path in called_back)
+    assert CALLED_BACK.pattern.count("|") == len(called_back) - 1
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/jobs/a/runs", "/executions", "/schedules/preview"])

@@ -45,6 +45,7 @@ from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.cancel_rules import an_unseen_first
 from tests.simulation.chain_scenarios import CHAIN_SCENARIOS
+from tests.simulation.deferred_scenarios import DEFERRED_SCENARIOS
 from tests.simulation.ledger_scenarios import LEDGER_SCENARIOS
 from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job, to
@@ -468,6 +469,7 @@ SCENARIOS = [
     backfill_one_after_the_other,
     *CHAIN_SCENARIOS,
     *LEDGER_SCENARIOS,
+    *DEFERRED_SCENARIOS,
 ]
 
 by_scenario = pytest.mark.parametrize(

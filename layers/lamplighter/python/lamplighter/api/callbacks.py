@@ -30,9 +30,8 @@ _KINDS = {"retryable": Kind.RETRYABLE, "permanent": Kind.PERMANENT}
 class HeartbeatBody(Body):
     """That a deferred try goes on."""
 
-    token: Annotated[
-        str, Field(max_length=128, description="The callback token of the try.", repr=False)
-    ]
+    # Of any length: what a refusal quotes is no token.
+    token: Annotated[str, Field(description="The callback token of the try.", repr=False)]
 
 
 class CompleteBody(HeartbeatBody):

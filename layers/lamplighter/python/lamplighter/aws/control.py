@@ -38,10 +38,13 @@ class DynamoControl:
 
         By both clocks: while a function's environment is frozen, one of them may stand still.
         """
-        if anew or self._layouts is None or not self._is_fresh():
-            self._read_at = (self._clock.now(), self._clock.monotonic())
-            self._layouts = self._read_layouts(default)
-        return self._layouts
+        if (known := self._layouts) is not None and not anew and self._is_fresh():
+            return known
+        # Told after the read: until then, or where it fails, nobody goes by the old ones.
+        read_at = (self._clock.now(), self._clock.monotonic())
+        layouts = self._read_layouts(default)
+        self._layouts, self._read_at = layouts, read_at
+        return layouts
 
     def revise_layouts(self, before: Layouts, after: Layouts) -> bool:
         unmet = self._dynamo.put(self._table, conditions.revised_layouts(before, after))

@@ -45,11 +45,14 @@ class DynamoPermits:
         self._read_at = (clock.now(), clock.monotonic())
 
     def limits(self, *, anew: bool = False) -> Limits:
-        if anew or self._limits is None or not self._is_fresh():
-            # Looked at before the read, so that what is known is never older than it seems.
-            self._read_at = (self._clock.now(), self._clock.monotonic())
-            self._limits = self._read_limits(anew=anew)
-        return self._limits
+        if (known := self._limits) is not None and not anew and self._is_fresh():
+            return known
+        # Looked at before the read, so that what is known is never older than it seems; and told
+        # after it, so that no thread goes by the old ones meanwhile, however old they are.
+        read_at = (self._clock.now(), self._clock.monotonic())
+        limits = self._read_limits(anew=anew)
+        self._limits, self._read_at = limits, read_at
+        return limits
 
     def _read_limits(self, *, anew: bool) -> Limits:
         """Those that were known, where the table does not answer: most that run are not limited."""

@@ -12,6 +12,7 @@ from lamplighter.core.errors import Conflict, LostClaim, NotFound, Unavailable
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import TAKE_OVER_GRACE
 from lamplighter.core.model import Execution, Token, Trigger
+from lamplighter.core.notices import is_owed
 from lamplighter.core.outcome import Failed, Succeeded, called_back
 from lamplighter.core.retry import RetryPolicy
 from lamplighter.ports import Ports
@@ -86,8 +87,11 @@ def follow(ports: Ports, before: Execution, settled: Execution, token: Token) ->
         ports.telemetry.broke(before.id, error)
     if settled.state is State.RETRYING:
         timers.arm_retry(ports, settled)
-    else:
-        endings.finish(ports, settled)
+        return
+    endings.finish(ports, settled)
+    if ports.notices is None and is_owed(settled):
+        # Whoever receives its message tells its owner.
+        timers.send(ports, [timers.outgoing(settled)])
 
 
 def policy_of(ports: Ports, row: Execution) -> RetryPolicy:

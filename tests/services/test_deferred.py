@@ -1,0 +1,335 @@
+"""A try that is deferred: held by a callback token, ended once, and never forgotten."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from lamplighter.core.deferral import Terms, digest_of
+from lamplighter.core.errors import Conflict, NotFound, Rejected
+from lamplighter.core.lifecycle import State
+from lamplighter.core.model import Execution
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded
+from lamplighter.core.permits import Key
+from lamplighter.core.permits import Kind as LimitKind
+from lamplighter.core.retry import Failure, Kind
+from lamplighter.services import deferred, execute, permits
+from lamplighter.services.cancel import cancel
+from lamplighter.services.execute import Claimed, Put
+from lamplighter.sim.invariants import violations
+from lamplighter.sim.system import System
+from tests.simulation.deferred_scenarios import TERMS, handed_over, ready
+from tests.support.jobs import OWNER
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+DONE = Succeeded(result='{"rows":7}')
+BUSY = Failed(failure=Failure(kind=Kind.RETRYABLE, type="Busy", message="later"), names=("Busy",))
+FOR_GOOD = Failed(failure=Failure(kind=Kind.PERMANENT, type="NoSuchFile", message="gone"))
+
+
+def row(system: System, claimed: Claimed) -> Execution:
+    return system.world.tables.executions[claimed.execution.id]
+
+
+def end(
+    system: System, claimed: Claimed, outcome: Succeeded | Failed = DONE, said: str = "done"
+) -> Execution:
+    return deferred.end(system.ports, claimed.execution.id, claimed.callback, outcome, said=said)
+
+
+def beat(system: System, claimed: Claimed) -> Execution:
+    return deferred.heartbeat(system.ports, claimed.execution.id, claimed.callback)
+
+
+def test_it_runs_on_without_a_worker_and_a_message_waits_for_its_end() -> None:
+    system, claimed = handed_over()
+
+    held = row(system, claimed)
+    assert (held.state, held.worker) == (State.RUNNING, "w-1")
+    assert held.lease_until == system.world.now() + TERMS.heartbeat
+    assert system.world.queue.next_visible_at() == held.lease_until + 5 * SECOND
+    assert len(system.world.queue) == 1
+
+
+def test_the_row_holds_no_token_that_opens_it() -> None:
+    """S0-L3: the token that each write compares is the callback token's digest, never itself."""
+    system, claimed = handed_over()
+    held = row(system, claimed)
+
+    assert held.token == digest_of(claimed.callback) != claimed.callback
+    assert claimed.callback not in repr(held)
+    assert claimed.callback not in repr(claimed)
+    with pytest.raises(NotFound):
+        deferred.end(system.ports, held.id, str(held.token), DONE, said="done")
+
+
+def test_whoever_has_the_token_ends_it() -> None:
+    """S2-A7: ACK, by whoever does the work."""
+    system, claimed = handed_over()
+    system.world.pass_time(30 * SECOND)
+
+    done = end(system, claimed)
+
+    assert (done.state, done.result, done.token) == (State.SUCCEEDED, DONE.result, None)
+    assert [(one.state, one.worker) for one in done.attempts] == [(State.SUCCEEDED, "w-1")]
+    assert done.attempts[0].finished_at == system.world.now()
+    system.run_for(timedelta(minutes=5))
+    assert row(system, claimed) == done
+    assert len(system.world.queue) == 0
+    assert not [*violations(system)]
+
+
+def test_that_it_failed_is_followed_by_its_retry_policy() -> None:
+    """S2-A7: NACK."""
+    system, claimed = handed_over()
+
+    failed = end(system, claimed, BUSY, "busy")
+
+    assert (failed.state, failed.attempt, failed.crashes) == (State.RETRYING, 2, 0)
+    assert failed.error == BUSY.failure
+    system.run_for(MINUTE)
+    assert row(system, claimed).state is State.SUCCEEDED
+    assert [run.attempt for run in system.runs] == [2]
+
+
+def test_a_permanent_failure_ends_it_for_good() -> None:
+    system, claimed = handed_over()
+
+    assert end(system, claimed, FOR_GOOD, "gone").state is State.FAILED
+
+
+def test_the_same_again_is_answered_with_the_same_and_anything_else_is_refused() -> None:
+    system, claimed = handed_over()
+    done = end(system, claimed)
+
+    assert end(system, claimed) == done
+    for again in (
+        lambda: end(system, claimed, Succeeded(result="8"), "other"),
+        lambda: end(system, claimed, BUSY, "busy"),
+        lambda: beat(system, claimed),
+    ):
+        with pytest.raises(Conflict, match="the try is over: it was ended; the execution is SUCC"):
+            again()
+    assert row(system, claimed) == done
+
+
+def test_heartbeats_hold_it_for_longer_than_any_worker_may() -> None:
+    """S2-A7, S2-E3: HEARTBEAT; and a hard limit all the same."""
+    system, claimed = handed_over()
+    ends_at = claimed.execution.started_at
+    assert ends_at is not None
+
+    for _ in range(11):
+        system.run_for(50 * SECOND)
+        held = beat(system, claimed)
+        assert held.lease_until is not None
+        assert held.lease_until <= ends_at + TERMS.hard_limit
+    assert not system.runs
+
+    system.run_for(MINUTE)
+    late = row(system, claimed)
+    assert late.attempts[0].error is not None
+    assert late.attempts[0].error.type == "HardLimit"
+    assert late.attempts[0].finished_at is not None
+    assert late.attempts[0].finished_at - ends_at <= TERMS.hard_limit + 6 * SECOND
+    with pytest.raises(Conflict, match="nothing was heard of it in time"):
+        end(system, claimed)
+
+
+def test_its_messages_are_none_that_could_end_among_the_dead_letters() -> None:
+    system, claimed = handed_over()
+    for _ in range(10):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+        assert len(system.world.queue) == 1
+        (stored,) = system.world.queue._stored.values()
+        assert stored.receives <= 1
+
+
+def test_silence_is_a_failure_of_the_try_and_no_crash_of_a_worker() -> None:
+    system, claimed = handed_over()
+
+    system.run_for(2 * MINUTE)
+
+    after = row(system, claimed)
+    assert (after.state, after.attempt, after.crashes) == (State.SUCCEEDED, 2, 0)
+    error = after.attempts[0].error
+    assert error is not None
+    assert (error.kind, error.type) == (Kind.TIMEOUT, "NoHeartbeat")
+    assert error.message == "nothing was heard of the deferred try for 60 s"
+
+
+def test_silence_is_noticed_when_the_heartbeat_and_the_grace_are_over() -> None:
+    system, claimed = handed_over()
+    handed_over_at = system.world.now()
+
+    system.run_for(64 * SECOND)
+    assert row(system, claimed).state is State.RUNNING
+    system.run_for(2 * SECOND)
+
+    after = row(system, claimed)
+    assert after.state is State.RETRYING
+    assert after.attempts[0].finished_at == handed_over_at + 65 * SECOND
+
+
+def test_what_is_said_after_the_silence_is_refused_while_the_next_try_runs() -> None:
+    system, claimed = handed_over()
+    system.world.pass_time(66 * SECOND)
+    (message,) = system.world.queue.receive()
+    assert execute.process(system.ports, message, system.run, worker="w-2") == Put(deleted=True)
+    system.world.pass_time(5 * SECOND)
+    (message,) = system.world.queue.receive()
+    second = execute.begin(system.ports, message, worker="w-2")
+    assert isinstance(second, Claimed)
+
+    with pytest.raises(Conflict):
+        end(system, claimed)
+    with pytest.raises(Conflict):
+        beat(system, claimed)
+
+    assert second.callback != claimed.callback
+    assert end(system, second).state is State.SUCCEEDED
+
+
+def test_a_heartbeat_that_comes_too_late_is_told_so_before_anybody_came_by() -> None:
+    system, claimed = handed_over()
+    system.world.pass_time(65 * SECOND)
+
+    with pytest.raises(Conflict, match="silent for too long"):
+        beat(system, claimed)
+    # Its end is still welcome: the work is done.
+    assert end(system, claimed).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("callback", ["", "0" * 32, "é", "x" * 100])
+def test_any_other_token_meets_the_same_as_no_execution_at_all(callback: str) -> None:
+    system, claimed = handed_over()
+    id = claimed.execution.id
+    nowhere = replace(claimed.execution, id="ex_00000000000000000000000000").id
+
+    for call in (
+        lambda of: deferred.heartbeat(system.ports, of, callback),
+        lambda of: deferred.end(system.ports, of, callback, DONE, said="done"),
+    ):
+        with pytest.raises(NotFound) as here:
+            call(id)
+        with pytest.raises(NotFound) as there:
+            call(nowhere)
+        assert str(here.value).replace(id, "") == str(there.value).replace(nowhere, "")
+    assert row(system, claimed).state is State.RUNNING
+
+
+def test_it_may_be_ended_before_its_handler_has_returned() -> None:
+    system, claimed = ready()
+
+    assert beat(system, claimed).lease_until == claimed.execution.lease_until
+    done = end(system, claimed)
+    put = execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+
+    assert not put.deleted
+    system.run_for(2 * MINUTE)
+    assert row(system, claimed) == done
+    assert len(system.world.queue) == 0
+    assert not system.runs
+
+
+def test_a_cancel_is_told_at_the_next_heartbeat() -> None:
+    """S0-U2."""
+    system, claimed = handed_over()
+    cancel(system.ports, OWNER, claimed.execution.id)
+
+    told = beat(system, claimed)
+    assert told.cancel_requested_at == system.world.now()
+    after = end(system, claimed, BUSY, "stopped")
+    system.run_for(MINUTE)
+
+    assert after.state in {State.CANCELLED, State.RETRYING}
+    assert row(system, claimed).state is State.CANCELLED
+    assert not system.runs
+
+
+def test_a_cancelled_one_that_nobody_ends_is_cancelled_when_it_lapses() -> None:
+    system, claimed = handed_over()
+    cancel(system.ports, OWNER, claimed.execution.id)
+
+    system.run_for(2 * MINUTE)
+
+    assert row(system, claimed).state is State.CANCELLED
+
+
+def test_its_places_are_its_own_until_it_ends() -> None:
+    """S0-K2."""
+    system, claimed = ready()
+    key = Key(kind=LimitKind.TASK, name=claimed.execution.task)
+    permits.set_limit(system.ports, key, 1)
+    bounds = permits.take(system.ports, claimed.execution, claimed.token)
+    assert not isinstance(bounds, permits.Full)
+    claimed = replace(claimed, permits=bounds)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+
+    def holders() -> int:
+        (standing,) = permits.standing(system.ports)
+        return standing.holders
+
+    for _ in range(4):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+        assert holders() == 1
+    end(system, claimed)
+    assert holders() == 0
+
+
+def test_what_follows_in_its_chain_waits_for_it() -> None:
+    system, claimed = ready(recurring=True)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+    for _ in range(4):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+    assert not system.runs
+
+    end(system, claimed)
+    system.run_for(SECOND)
+
+    assert len(system.runs) == 1
+    assert not [*violations(system)]
+
+
+def test_a_purged_queue_is_made_up_for_by_the_sweep() -> None:
+    system, claimed = handed_over()
+    system.world.queue.purge()
+
+    system.run_for(6 * MINUTE)
+
+    assert row(system, claimed).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("terms", "field"),
+    [
+        (lambda: Terms(heartbeat=timedelta(seconds=29)), "heartbeat_seconds"),
+        (lambda: Terms(heartbeat=timedelta(hours=12, seconds=1)), "heartbeat_seconds"),
+        (lambda: Terms(hard_limit=timedelta(seconds=29)), "hard_limit_seconds"),
+        (lambda: Terms(hard_limit=timedelta(days=7, seconds=1)), "hard_limit_seconds"),
+    ],
+)
+def test_terms_that_are_out_of_range_are_refused(terms: Callable[[], Terms], field: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        terms()
+    assert refused.value.field == field
+
+
+def test_the_longest_heartbeat_is_watched_from_afar() -> None:
+    system, claimed = ready()
+    far = Terms(heartbeat=timedelta(hours=3), hard_limit=timedelta(days=7))
+    outcome: Outcome = Deferred(terms=far)
+    execute.conclude(system.ports, claimed, outcome)
+    assert len(system.world.queue) == 0
+
+    system.run_for(timedelta(hours=3) + 4 * SECOND)
+    assert row(system, claimed).state is State.RUNNING
+    system.run_for(10 * SECOND)
+
+    assert row(system, claimed).state is State.SUCCEEDED
+    assert row(system, claimed).attempts[0].state is State.RETRYING
