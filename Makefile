@@ -12,7 +12,7 @@ STATUS = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test accept check format lint types imports synth requirements clean
+.PHONY: help setup run test accept chaos check format lint types imports synth audit scan requirements clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +25,11 @@ run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://12
 test: .venv/.ready .venv-local/.ready ## Run every test, offline (about 12 minutes on two cores)
 	@$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (8 minutes)
-	@$(BIN)/python -m tests.local.acceptance
+accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (13 minutes)
+	@$(BIN)/python -m tests.local.acceptance $(SECTION)
+
+chaos: .venv/.ready .venv-local/.ready ## Break the local product, and see that its accounts balance; SEED=, DURATION= (8 minutes)
+	@$(BIN)/python -u -m tests.local.chaos $(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))
 
 check: .venv/.ready ## What CI runs: format, lint, types, import rules, tests, synth
 	$(STATUS) 'format'
@@ -58,6 +61,17 @@ imports: .venv/.ready ## Check that arrows point inward
 synth: .venv/.ready ## Write the CloudFormation templates to cdk.out, without docker or AWS
 	@$(BIN)/python -m infra.app
 
+audit: .venv-scan/.ready ## Look for known vulnerabilities in whatever is installed; asks PyPI's JSON API
+	@for file in requirements/*.txt layers/dependencies/requirements.txt; do \
+		echo "$$file"; \
+		.venv-scan/bin/pip-audit --strict --require-hashes --disable-pip -r "$$file"; \
+	done
+
+scan: .venv/.ready .venv-scan/.ready ## Scan the templates with checkov, as they come and with a key
+	@$(BIN)/python -m infra.app -o .build/scan/plain >/dev/null 2>&1
+	@$(BIN)/python -m infra.app -o .build/scan/kms -c kms=true >/dev/null 2>&1
+	@$(BIN)/python -m tests.infra.scan .venv-scan/bin/checkov .build/scan/plain .build/scan/kms
+
 requirements: .venv/.ready ## Compile requirements/*.in again; `UPGRADE=--upgrade` for newer releases
 	$(eval export UV_CUSTOM_COMPILE_COMMAND := make requirements)
 	$(eval COMPILE := ../$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url $(UPGRADE))
@@ -65,9 +79,10 @@ requirements: .venv/.ready ## Compile requirements/*.in again; `UPGRADE=--upgrad
 	cd requirements && $(COMPILE) -c dev.txt uv.in -o uv.txt
 	cd requirements && $(COMPILE) -c dev.txt runtime.in -o ../layers/dependencies/requirements.txt
 	cd requirements && $(COMPILE) -c ../layers/dependencies/requirements.txt local.in -o local.txt
+	cd requirements && $(COMPILE) scan.in -o scan.txt
 
 clean: ## Remove what was made here, the virtual environments too
-	rm -rf .venv .venv-local .lamplighter .build cdk.out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-local .venv-scan .lamplighter .build cdk.out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The environment is new when what it is made from changed, and only then.
 .venv/.ready: requirements/uv.txt requirements/dev.txt requirements/cli.in requirements/runtime.in \
@@ -90,4 +105,10 @@ clean: ## Remove what was made here, the virtual environments too
 	$(STATUS) 'local stack: the AWS emulator, in an environment of its own'
 	@$(UV) venv --quiet --allow-existing --python $(BIN)/python .venv-local
 	@VIRTUAL_ENV=.venv-local $(UV) pip sync --require-hashes requirements/local.txt $(BRIEFLY)
+	@touch $@
+
+.venv-scan/.ready: requirements/scan.txt | .venv/.ready
+	$(STATUS) 'checkov and pip-audit: an environment of their own (about 200 MB)'
+	@$(UV) venv --quiet --allow-existing --python $(BIN)/python .venv-scan
+	@VIRTUAL_ENV=.venv-scan $(UV) pip sync --require-hashes requirements/scan.txt $(BRIEFLY)
 	@touch $@

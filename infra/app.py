@@ -36,6 +36,7 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         f"lamplighter-{chosen.stage}-data",
         production=chosen.stage == PRODUCTION,
         backup_copies=chosen.backup_copies,
+        kms=chosen.kms,
     )
     scheduler = SchedulerStack(
         app,

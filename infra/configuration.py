@@ -52,6 +52,7 @@ class Configuration:
     worker_concurrency: int | None
     starts_per_second: Mapping[str, float]
     backup_copies: str
+    kms: str
     notice_bus: str
     notice_topic: str
 
@@ -89,6 +90,7 @@ class Configuration:
             worker_concurrency=_number(node, "worker_concurrency"),
             starts_per_second=_starts(node),
             backup_copies=_text(node, "backup_copies"),
+            kms=_switch_or_text(node, "kms"),
             notice_bus=_text(node, "notice_bus"),
             notice_topic=_text(node, "notice_topic"),
         )
@@ -103,6 +105,14 @@ def _text(node: Node, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"context {name}: {value!r} is not text")  # noqa: TRY004 -- one kind of error
     return value
+
+
+def _switch_or_text(node: Node, name: str) -> str:
+    """Text, or a JSON `true`, which is said as text; `false` and null are none."""
+    value = node.try_get_context(name)
+    if value in (None, False):
+        return ""
+    return "true" if value is True else _text(node, name)
 
 
 def _folder(node: Node, name: str) -> Path:

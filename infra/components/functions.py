@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from aws_cdk import Acknowledgment, Duration, IgnoreMode, RemovalPolicy, Validations
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
@@ -12,6 +13,7 @@ from constructs import Construct
 
 from infra import grants
 from infra.bundling import LambdaTarget
+from infra.components.encryption import use_of
 from infra.components.queues import Pollers
 from infra.paths import FUNCTIONS
 
@@ -27,6 +29,7 @@ class Platform:
     layers: Sequence[lambda_.ILayerVersion]
     environment: Mapping[str, str]
     log_retention: logs.RetentionDays
+    encryption_key: kms.IKey | None = None
 
 
 class Handler(Construct):
@@ -52,16 +55,27 @@ class Handler(Construct):
     ) -> None:
         super().__init__(scope, id)
         log_group = logs.LogGroup(
-            self, "Log", retention=platform.log_retention, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "Log",
+            retention=platform.log_retention,
+            removal_policy=RemovalPolicy.DESTROY,
+            encryption_key=platform.encryption_key,
         )
-        self._allowed = iam.PolicyDocument(statements=[*statements, grants.write_logs(log_group)])
+        self.allowed = iam.PolicyDocument(
+            statements=[
+                *statements,
+                *use_of(platform.encryption_key),
+                grants.write_logs(log_group),
+            ]
+        )
         role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             # Inline, so that the role is never without it while a mapping is being made.
-            inline_policies={"Allowed": self._allowed},
+            inline_policies={"Allowed": self.allowed},
         )
+        self.environment = {**platform.environment, **environment}
         self.function = lambda_.Function(
             self,
             "Function",
@@ -76,7 +90,8 @@ class Handler(Construct):
             log_group=log_group,
             timeout=timeout,
             memory_size=memory_mb,
-            environment={**platform.environment, **environment},
+            environment=self.environment,
+            environment_encryption=platform.encryption_key,
             reserved_concurrent_executions=reserved_concurrency,
             # Lambda stops a message chain through the same function after about 16 rounds. Where
             # rounds are the design, our own hop counter bounds them.
@@ -94,7 +109,7 @@ class Handler(Construct):
 
     def allow(self, *statements: iam.PolicyStatement) -> None:
         """Add to what the function may do: of what it is chosen to do, and said by name."""
-        self._allowed.add_statements(*statements)
+        self.allowed.add_statements(*statements)
 
     def consume(
         self,

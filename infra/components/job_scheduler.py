@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from aws_cdk import Acknowledgment, Duration, Stack, Validations
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -49,7 +50,8 @@ class JobScheduler(Construct):
 
     Who owns what has failed is told over the account's default EventBridge bus, unless
     `notices` says another way, or none. Give `tables` to keep them in a stack of their own, or
-    `deletion_protection` to have them made here. Every number and every queue can be chosen;
+    `deletion_protection` to have them made here, encrypted with your `encryption_key` if you have
+    one, as is everything else then. Every number and every queue can be chosen;
     nothing is read from the environment.
     """
 
@@ -62,6 +64,7 @@ class JobScheduler(Construct):
         authentication: Authentication,
         tables: SchedulerTables | None = None,
         deletion_protection: bool | None = None,
+        encryption_key: kms.IKey | None = None,
         lanes: Sequence[Lane] = DEFAULT_LANES,
         worker_concurrency: int | None = None,
         starts_per_second: Mapping[str, float] | None = None,
@@ -81,15 +84,22 @@ class JobScheduler(Construct):
         parked_for: Duration | None = None,
     ) -> None:
         _check(tables, deletion_protection, shards, partitions)
+        _check_key(tables, encryption_key)
         _check_drain(drain_per_second)
         _check_parked_for(parked_for)
         check_lanes(lanes)
         self._capacities = capacities(lanes, worker_concurrency)
         _check_local(stage, shell_owners, http_targets)
         super().__init__(scope, id)
+        self.log_retention = log_retention
+        self._is_local = stage == LOCAL
         self.tables = tables or SchedulerTables(
-            self, "Tables", deletion_protection=bool(deletion_protection)
+            self,
+            "Tables",
+            deletion_protection=bool(deletion_protection),
+            encryption_key=encryption_key,
         )
+        self._key = self.tables.encryption_key
         self._http_targets = http_targets
         self._notices = notices or Notices.on_default_bus(self)
         self._parked_for = parked_for
@@ -121,6 +131,7 @@ class JobScheduler(Construct):
             authentication=authentication,
             throttle=throttle or Throttle(),
             log_retention=log_retention,
+            encryption_key=self._key,
         )
         Tick(
             self,
@@ -128,6 +139,7 @@ class JobScheduler(Construct):
             function=self.scheduler.function,
             work=self.work_queue.queue,
             undelivered=self.work_queue.dead_letters,
+            encryption_key=self._key,
         )
         self._add_alarms(alarm_topic)
         self._acknowledge()
@@ -162,13 +174,16 @@ class JobScheduler(Construct):
         )
 
     def _add_queues(self) -> None:
-        self.work_queue = WorkQueue(self, "Work", function_timeout=SCHEDULER_TIMEOUT)
+        self.work_queue = WorkQueue(
+            self, "Work", function_timeout=SCHEDULER_TIMEOUT, encryption_key=self._key
+        )
         self.lane_queues = {
             name: LaneQueue(
                 self,
                 f"{name.title()}Lane",
                 dead_letter_timeout=DEAD_LETTER_TIMEOUT,
                 queues=lane.queues,
+                encryption_key=self._key,
             )
             for name, lane in self._lanes.items()
         }
@@ -193,6 +208,7 @@ class JobScheduler(Construct):
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
             },
             log_retention=log_retention,
+            encryption_key=self._key,
         )
 
     def _scheduler(self) -> Handler:
@@ -288,7 +304,9 @@ class JobScheduler(Construct):
                 *self._notices.statements,
             ],
         )
-        for number, queue in enumerate(queues, start=1):
+        # On this machine nothing else would serve it.
+        is_served = lane.functions or self._is_local
+        for number, queue in enumerate(queues if is_served else (), start=1):
             handler.consume(
                 "Lane" if number == 1 else f"Lane{number}",
                 queue,
@@ -471,6 +489,11 @@ def _check(
         raise ValueError(f"{shards} shards: not in 1-{limits.MAX_SHARDS}")
     if not 1 <= partitions <= shards:
         raise ValueError(f"{partitions} partitions: not in 1-{shards}, the number of shards")
+
+
+def _check_key(tables: SchedulerTables | None, encryption_key: kms.IKey | None) -> None:
+    if tables is not None and encryption_key is not None:
+        raise ValueError("tables or encryption_key, not both: the tables have theirs")
 
 
 def _check_local(stage: str, shell_owners: Sequence[str], http_targets: HttpTargets | None) -> None:

@@ -1,6 +1,7 @@
 """The bucket of payloads that are too large for a table."""
 
 from aws_cdk import Acknowledgment, Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -14,13 +15,20 @@ class PayloadBucket(Construct):
     or deleted by hand is kept as long as the payloads in the table, for the jobs that go by it.
     """
 
-    def __init__(self, scope: Construct, id: str) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
+    ) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             versioned=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS
+            if encryption_key
+            else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=encryption_key,
+            # One call of the key for many objects.
+            bucket_key_enabled=True if encryption_key else None,
             enforce_ssl=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,

@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from aws_cdk import Duration
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.components.capacity import LEAST, MOST
+from infra.components.encryption import of_queue
 from lamplighter.core import limits
 from lamplighter.core.lanes import LaneRules
 
@@ -60,6 +62,8 @@ class Lane:
     promotes_to: str | None = None
     """The lane in which what has waited here for `promote_after_seconds` gets a message too."""
     promote_after_seconds: int | None = None
+    functions: bool = True
+    """Whether Lambda serves it; else containers alone do (`ContainerWorkers`)."""
     alarm_after_seconds: int = OLDEST_S
     """The age of the oldest message that wakes somebody."""
 
@@ -203,6 +207,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "queues": int,
     "memory_mb": int,
     "fair": bool,
+    "functions": bool,
     "promotes_to": str,
     "promote_after_seconds": int,
     "alarm_after_seconds": int,
@@ -227,15 +232,17 @@ class QueueWithDeadLetters(Construct):
         max_receive_count: int,
         dead_letter_visibility_timeout: Duration | None = None,
         retention: Duration = RETENTION,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self._encryption = of_queue(encryption_key)
         self._retention = retention
         self._visibility_timeout = visibility_timeout
         self._max_receive_count = max_receive_count
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **self._encryption,
             enforce_ssl=True,
             retention_period=RETENTION,
             visibility_timeout=dead_letter_visibility_timeout,
@@ -246,7 +253,7 @@ class QueueWithDeadLetters(Construct):
         return sqs.Queue(
             self,
             id,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **self._encryption,
             enforce_ssl=True,
             retention_period=self._retention,
             visibility_timeout=self._visibility_timeout,
@@ -260,7 +267,13 @@ class LaneQueue(QueueWithDeadLetters):
     """The queue of one lane, or its several, which have the dead letters in common."""
 
     def __init__(
-        self, scope: Construct, id: str, *, dead_letter_timeout: Duration, queues: int = 1
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        dead_letter_timeout: Duration,
+        queues: int = 1,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -272,6 +285,7 @@ class LaneQueue(QueueWithDeadLetters):
             max_receive_count=limits.LANE_MAX_RECEIVES,
             # Six times, as Lambda advises: throttles must not make a message visible twice.
             dead_letter_visibility_timeout=Duration.seconds(6 * dead_letter_timeout.to_seconds()),
+            encryption_key=encryption_key,
         )
         more = [self._add_queue(f"Queue{number}") for number in range(2, queues + 1)]
         self.queues = (self.queue, *more)
@@ -280,7 +294,14 @@ class LaneQueue(QueueWithDeadLetters):
 class WorkQueue(QueueWithDeadLetters):
     """Partition work, from the tick to the functions that dispatch and sweep."""
 
-    def __init__(self, scope: Construct, id: str, *, function_timeout: Duration) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function_timeout: Duration,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
         super().__init__(
             scope,
             id,
@@ -290,4 +311,5 @@ class WorkQueue(QueueWithDeadLetters):
             max_receive_count=5,
             # Each tick asks for the same work again; older items only delay current ones.
             retention=Duration.hours(1),
+            encryption_key=encryption_key,
         )

@@ -2,6 +2,7 @@
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.components.payloads import PayloadBucket
@@ -11,12 +12,21 @@ from lamplighter.aws import schema
 class SchedulerTables(Construct):
     """All that is durable. Kept when the stack goes, and restorable to any second of 35 days.
 
-    `Table` and not `TableV2`: one region writes, and emulators know only the former.
+    `Table` and not `TableV2`: one region writes, and emulators know only the former. With an
+    `encryption_key` everything that a `JobScheduler` makes for them is encrypted with it too.
     """
 
-    def __init__(self, scope: Construct, id: str, *, deletion_protection: bool) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deletion_protection: bool,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
         super().__init__(scope, id)
         self._deletion_protection = deletion_protection
+        self.encryption_key = encryption_key
 
         self.executions = self._table("Executions")
         self._index(self.executions, schema.BY_OWNER, schema.OWNER_KEY, schema.SORT_KEY)
@@ -31,7 +41,7 @@ class SchedulerTables(Construct):
         # A handful of items; restored together with the others, so that watermarks fit the rows.
         self.control = self._table("Control")
 
-        self.payloads = PayloadBucket(self, "Payloads").bucket
+        self.payloads = PayloadBucket(self, "Payloads", encryption_key=encryption_key).bucket
 
     def _table(self, id: str) -> dynamodb.Table:
         return dynamodb.Table(
@@ -46,6 +56,8 @@ class SchedulerTables(Construct):
             ),
             removal_policy=RemovalPolicy.RETAIN,
             deletion_protection=self._deletion_protection,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if self.encryption_key else None,
+            encryption_key=self.encryption_key,
         )
 
     @staticmethod

@@ -4,6 +4,7 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as event_targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_scheduler_targets as targets
@@ -29,22 +30,40 @@ class Tick(Construct):
         function: lambda_.IFunction,
         work: sqs.IQueue,
         undelivered: sqs.IQueue,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self._encryption_key = encryption_key
         self._call(function, undelivered)
         self._send(work)
 
     def _send(self, work: sqs.IQueue) -> None:
         """By the work queue: it needs neither the function's throttles nor its permissions."""
-        events.Rule(
+        rule = events.Rule(
             self,
             "Rule",
             description="Lamplighter's second tick",
             schedule=events.Schedule.rate(Duration.minutes(1)),
-            targets=[event_targets.SqsQueue(work, message=events.RuleTargetInput.from_text(TICK))],
+            targets=[
+                event_targets.SqsQueue(
+                    # Of a queue by its ARN it changes no policy: it would say more than this one,
+                    # and of an encrypted queue not whose rule it is.
+                    sqs.Queue.from_queue_arn(self, "WorkByArn", work.queue_arn),
+                    message=events.RuleTargetInput.from_text(TICK),
+                )
+            ],
+        )
+        work.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[work.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
+            )
         )
 
     def _call(self, function: lambda_.IFunction, undelivered: sqs.IQueue) -> None:
+        key = self._encryption_key
         role = iam.Role(
             self,
             "Role",
@@ -60,6 +79,7 @@ class Tick(Construct):
                             actions=["lambda:InvokeFunction"], resources=[function.function_arn]
                         ),
                         grants.send(undelivered),
+                        *([grants.encrypt(key.key_arn)] if key else []),
                     ]
                 )
             },

@@ -4,6 +4,7 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from infra.components.backups import CopiesElsewhere
+from infra.components.encryption import chosen_key
 from infra.components.tables import SchedulerTables
 
 
@@ -11,7 +12,13 @@ class DataStack(Stack):
     """What is durable alone, so that everything else can be taken down and put up again."""
 
     def __init__(
-        self, scope: Construct, id: str, *, production: bool, backup_copies: str = ""
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        production: bool,
+        backup_copies: str = "",
+        kms: str = "",
     ) -> None:
         super().__init__(
             scope,
@@ -20,7 +27,12 @@ class DataStack(Stack):
             termination_protection=production,
             analytics_reporting=False,
         )
-        self.tables = SchedulerTables(self, "Tables", deletion_protection=production)
+        self.tables = SchedulerTables(
+            self,
+            "Tables",
+            deletion_protection=production,
+            encryption_key=chosen_key(Construct(self, "Encryption"), kms),
+        )
         if backup_copies:
             tables = (self.tables.executions, self.tables.jobs, self.tables.control)
             CopiesElsewhere(self, "Backups", tables=tables, vault_arn=backup_copies)

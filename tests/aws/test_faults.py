@@ -681,6 +681,18 @@ def test_the_layout_is_read_once_a_minute(bench: Bench) -> None:
     assert bench.dynamodb.calls["get_item"] == 2
 
 
+def test_a_layout_that_could_not_be_read_anew_is_not_gone_by(bench: Bench) -> None:
+    bench.control.layouts(LAYOUTS.latest)
+    bench.clock.sleep(s(60))
+    bench.dynamodb.next("get_item", never(TIMEOUT))
+
+    with pytest.raises(Unavailable):
+        bench.control.layouts(LAYOUTS.latest)
+    bench.control.layouts(LAYOUTS.latest)
+
+    assert bench.dynamodb.calls["get_item"] == 3
+
+
 def test_what_came_before_the_first_version_is_not_looked_up(bench: Bench) -> None:
     # A range that ends before it begins: moto has none, DynamoDB refuses it.
     assert [*bench.jobs.versions(recurring().id, before=1, limit=9)] == []

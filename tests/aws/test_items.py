@@ -21,6 +21,7 @@ from lamplighter.core.buckets import (
     recurring_job_id,
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
+from lamplighter.core.deferral import CalledBack, Deferral, Terms
 from lamplighter.core.lease import Grant, Intent, Kind, Layout, Layouts, Work
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION, State
 from lamplighter.core.model import (
@@ -159,6 +160,12 @@ targets = st.builds(
     headers=st.dictionaries(header_names, header_values, max_size=5).map(
         lambda headers: tuple(headers.items())
     ),
+    deferred=st.none()
+    | st.builds(
+        Terms,
+        heartbeat=st.integers(30, 43_200).map(lambda s: timedelta(seconds=s)),
+        hard_limit=st.integers(30, 604_800).map(lambda s: timedelta(seconds=s)),
+    ),
 )
 named_targets = st.builds(
     NamedTarget,
@@ -170,6 +177,11 @@ events = st.builds(
     kind=st.just(TargetKind.LAMBDA),
     name=st.just("billing"),
     invocation=st.sampled_from(Invocation),
+)
+
+
+deferrals = st.builds(
+    Deferral, heartbeat=durations, ends_at=instants, version=st.none() | st.integers(1, 99)
 )
 
 
@@ -212,6 +224,8 @@ def executions(draw: st.DrawFn) -> Execution:
         crashes=draw(st.integers(0, 3)),
         undeliverable=draw(st.integers(0, 3)),
         token=Token("a" * 32) if is_running else None,
+        deferral=draw(st.none() | deferrals) if is_running else None,
+        called_back=draw(st.none() | st.builds(CalledBack, token=texts, answer=texts)),
         lease_until=draw(instants) if is_running else None,
         worker=draw(st.none() | texts),
         next_run_at=draw(instants) if state is State.RETRYING else None,

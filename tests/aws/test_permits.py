@@ -1,6 +1,6 @@
 """Limits on DynamoDB: how long they are gone by, and answers that are lost or refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -14,7 +14,7 @@ from lamplighter.core.limits import LIMIT_MAX, LIMITS_FRESH
 from lamplighter.core.permits import Bound, Key, Kind, Limits, Permit
 from lamplighter.memory import SeededChance
 from tests.aws.conftest import Bench
-from tests.support.faulty import Fault, lost, never, refusal, repeated
+from tests.support.faulty import Call, Fault, lost, never, refusal, repeated
 from tests.support.rows import OTHER_TOKEN, TOKEN, T, one_off, s
 
 if TYPE_CHECKING:
@@ -54,6 +54,26 @@ def test_a_host_goes_by_the_limits_that_it_read_for_ten_seconds(
     assert other.limits().of == {LANE: 1}
     bench.clock.sleep(s(0.1))
     assert other.limits().of == {}
+
+
+def test_nobody_goes_by_limits_of_long_ago_while_another_thread_reads_them_anew(
+    bench: Bench, permits: DynamoPermits
+) -> None:
+    """Of fifty that raced for three places, 26 ran at once on the local stack."""
+    other = host(bench)
+    before = other.limits()
+    permits.revise(before, before.without(LANE))
+    bench.clock.sleep(LIMITS_FRESH)
+    meanwhile: list[Limits] = []
+
+    def slow(call: Call, parameters: Mapping[str, object]) -> Mapping[str, object]:
+        meanwhile.append(other.limits())
+        return call(**parameters)
+
+    bench.dynamodb.next("get_item", slow)
+    other.limits()
+
+    assert [limits.of for limits in meanwhile] == [{}]
 
 
 @pytest.mark.parametrize("fault", SILENT)

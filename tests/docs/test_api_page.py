@@ -8,7 +8,15 @@ import pytest
 
 from lamplighter.api.access import Scope
 from lamplighter.api.acting import BulkBody, FilterBody, ReplayBody
-from lamplighter.api.bodies import Body, JobBody, PayloadRefBody, RetryPolicyBody, TargetBody
+from lamplighter.api.bodies import (
+    Body,
+    DeferredBody,
+    JobBody,
+    PayloadRefBody,
+    RetryPolicyBody,
+    TargetBody,
+)
+from lamplighter.api.callbacks import CompleteBody, ErrorBody, FailBody, HeartbeatBody
 from lamplighter.api.creating import BatchBody
 from lamplighter.api.operations import FILTERS, OPERATIONS
 from lamplighter.api.payloads import PayloadBody
@@ -35,6 +43,7 @@ QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
         *(JobBody, TargetBody, RetryPolicyBody, PreviewBody, BatchBody),
         *(ReplayBody, BulkBody, FilterBody, TriggerBody, BackfillBody),
         *(PayloadBody, PayloadRefBody),
+        *(DeferredBody, HeartbeatBody, CompleteBody, FailBody, ErrorBody),
         *(TypedJobBody, TaskIdJobBody, OnceOrCronBody, TargetedJobBody, BackoffBody),
     ],
 )

@@ -1,6 +1,9 @@
-"""The first light, measured: `make accept` prints a figure for each promise, in eight minutes.
+"""The local product, measured: `make accept` prints a figure for each promise.
 
-Everything goes through HTTP on 127.0.0.1, except the kill, which goes to a process of the run.
+`python -m tests.local.acceptance light` goes through what a first user sees, in eight minutes;
+`workers` through what becomes of workers that die, hang and are refused, in five. Without a name
+it is both, one after the other. Everything goes through HTTP on 127.0.0.1, except what is done
+to processes and queues of the run.
 """
 
 import os
@@ -10,71 +13,32 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
-import httpx
+from tests.local import workers
+from tests.local.measuring import (
+    Scheduler,
+    Verdict,
+    ahead,
+    attempts,
+    instant,
+    lateness,
+    told,
+)
+from tests.local.product import Product, await_ready, run
 
-from tests.local.product import Product, await_ready, commands, descendants, run
-
-FINAL = {"SUCCEEDED", "FAILED", "DEAD_LETTERED", "CANCELLED", "SKIPPED", "EXPIRED"}
 BURST = 20
 FAR = timedelta(minutes=6)
 ON_TIME_MS = 2_000
 FIRST_ON_TIME_MS = 5_000
 
-Execution = Mapping[str, object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """One promise: whether it was kept, and the figure."""
-
-    promise: str
-    kept: bool
-    figure: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduler:
-    """What a user does."""
-
-    product: Product
-    client: httpx.Client
-
-    def create(self, task: str, payload: object, **fields: object) -> str:
-        answer = self.client.post("/v1/jobs", json={"task": task, "payload": payload, **fields})
-        answer.raise_for_status()
-        return str(answer.json()["job_id"])
-
-    def executions(self, job_id: str) -> Sequence[Execution]:
-        answer = self.client.get(f"/v1/jobs/{job_id}/executions")
-        answer.raise_for_status()
-        items: Sequence[Execution] = answer.json()["items"]
-        return items
-
-    def ended(self, job_id: str, *, within: timedelta) -> Execution:
-        """The job's only execution, ended or not when the time is over."""
-        self._until(lambda: self._is_ended(job_id), within)
-        return self.executions(job_id)[0]
-
-    def running(self, job_id: str, *, within: timedelta) -> None:
-        self._until(lambda: self.executions(job_id)[0]["status"] == "RUNNING", within)
-
-    def _is_ended(self, job_id: str) -> bool:
-        return [execution["status"] in FINAL for execution in self.executions(job_id)] == [True]
-
-    def _until(self, condition: Callable[[], bool], within: timedelta) -> None:
-        deadline = time.monotonic() + within.total_seconds()
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.25)
-
 
 def first_job(scheduler: Scheduler) -> Iterator[Verdict]:
-    job = scheduler.create("echo", "first", run_at=_in(timedelta(seconds=5)))
-    late = _lateness(scheduler.ended(job, within=timedelta(seconds=30)))
+    job = scheduler.create("echo", "first", run_at=ahead(timedelta(seconds=5)))
+    late = lateness(scheduler.ended(job, within=timedelta(seconds=30)))
     yield Verdict(
         promise="the very first job, 5 s ahead, starts within 5 s and not before",
         kept=0 <= late < FIRST_ON_TIME_MS,
@@ -83,8 +47,8 @@ def first_job(scheduler: Scheduler) -> Iterator[Verdict]:
 
 
 def burst(scheduler: Scheduler) -> Iterator[Verdict]:
-    jobs = [scheduler.create("echo", n, run_at=_in(timedelta(seconds=5))) for n in range(BURST)]
-    late = sorted(_lateness(scheduler.ended(job, within=timedelta(seconds=30))) for job in jobs)
+    jobs = [scheduler.create("echo", n, run_at=ahead(timedelta(seconds=5))) for n in range(BURST)]
+    late = sorted(lateness(scheduler.ended(job, within=timedelta(seconds=30))) for job in jobs)
     on_time = sum(0 <= ms <= ON_TIME_MS for ms in late)
     yield Verdict(
         promise=f"of {BURST} jobs due 5 s ahead none starts early, 95 % within 2 s",
@@ -94,9 +58,9 @@ def burst(scheduler: Scheduler) -> Iterator[Verdict]:
 
 
 def same_second(scheduler: Scheduler) -> Iterator[Verdict]:
-    run_at = _in(timedelta(seconds=6))
+    run_at = ahead(timedelta(seconds=6))
     jobs = [scheduler.create("echo", n, run_at=run_at) for n in range(BURST)]
-    late = sorted(_lateness(scheduler.ended(job, within=timedelta(seconds=30))) for job in jobs)
+    late = sorted(lateness(scheduler.ended(job, within=timedelta(seconds=30))) for job in jobs)
     on_time = sum(0 <= ms <= ON_TIME_MS for ms in late)
     yield Verdict(
         promise=f"the same with all {BURST} due at one instant",
@@ -114,14 +78,14 @@ def flaky(scheduler: Scheduler) -> Iterator[Verdict]:
         ("flaky that never succeeds is dead-lettered after three", never, "DEAD_LETTERED"),
     ):
         execution = scheduler.ended(job, within=timedelta(seconds=60))
-        attempts = _attempts(execution)
-        errors = [bool(attempt["error"]) for attempt in attempts]
+        tries = attempts(execution)
+        errors = [bool(attempt["error"]) for attempt in tries]
         yield Verdict(
             promise=f"{promise}, each with its time and error",
             kept=execution["status"] == status
             and errors == [True, True, status != "SUCCEEDED"]
-            and all(attempt["started_at"] for attempt in attempts),
-            figure=f"{execution['status']}; started {_seconds_apart(attempts)}",
+            and all(attempt["started_at"] for attempt in tries),
+            figure=f"{execution['status']}; started {_seconds_apart(tries)}",
         )
 
 
@@ -133,7 +97,7 @@ def crash(scheduler: Scheduler) -> Iterator[Verdict]:
         promise="a job that kills its process each time is given up, and its lane lives",
         kept=execution["status"] == "DEAD_LETTERED",
         figure=f"{execution['status']} after {time.monotonic() - begun:.0f} s, "
-        f"{len(_attempts(execution))} tries",
+        f"{len(attempts(execution))} tries",
     )
 
 
@@ -141,7 +105,7 @@ def killed(scheduler: Scheduler) -> Iterator[Verdict]:
     begun = time.monotonic()
     job = scheduler.create("sleep", {"seconds": 8}, queue="critical")
     scheduler.running(job, within=timedelta(seconds=20))
-    workers = _workers(scheduler.product, "CriticalWorker")
+    workers = scheduler.product.processes_of("CriticalWorker")
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
     execution = scheduler.ended(job, within=timedelta(minutes=3))
@@ -149,7 +113,7 @@ def killed(scheduler: Scheduler) -> Iterator[Verdict]:
         promise="a job whose worker is killed in mid-job is done by another attempt",
         kept=bool(workers) and execution["status"] == "SUCCEEDED",
         figure=f"{execution['status']} {time.monotonic() - begun:.0f} s after it was created, "
-        f"{len(_attempts(execution))} tries",
+        f"{len(attempts(execution))} tries",
     )
 
 
@@ -158,8 +122,8 @@ def long_job(scheduler: Scheduler) -> Iterator[Verdict]:
     execution = scheduler.ended(job, within=timedelta(minutes=3))
     yield Verdict(
         promise="a job of 70 s keeps its lease, and runs once",
-        kept=execution["status"] == "SUCCEEDED" and len(_attempts(execution)) == 1,
-        figure=f"{execution['status']}, {len(_attempts(execution))} tries",
+        kept=execution["status"] == "SUCCEEDED" and len(attempts(execution)) == 1,
+        figure=f"{execution['status']}, {len(attempts(execution))} tries",
     )
 
 
@@ -167,9 +131,9 @@ def every_minute(scheduler: Scheduler) -> Iterator[Verdict]:
     job = scheduler.create("echo", "tick", rate="1 minute")
     time.sleep(4 * 60)
     ended = [e for e in scheduler.executions(job) if e["status"] == "SUCCEEDED"]
-    slots = sorted(_instant(execution["run_at"]) for execution in ended)
+    slots = sorted(instant(execution["run_at"]) for execution in ended)
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(slots)]
-    late = [_lateness(execution) for execution in ended]
+    late = [lateness(execution) for execution in ended]
     yield Verdict(
         promise="rate(1 minute) runs on each of three consecutive minutes",
         kept=len(slots) >= 3 and set(gaps) == {60.0} and min(late) >= 0,
@@ -179,8 +143,8 @@ def every_minute(scheduler: Scheduler) -> Iterator[Verdict]:
 
 
 def far_ahead(scheduler: Scheduler) -> Iterator[Verdict]:
-    jobs = [scheduler.create("echo", n, run_at=_in(FAR)) for n in range(5)]
-    late = [_lateness(scheduler.ended(job, within=FAR + timedelta(seconds=30))) for job in jobs]
+    jobs = [scheduler.create("echo", n, run_at=ahead(FAR)) for n in range(5)]
+    late = [lateness(scheduler.ended(job, within=FAR + timedelta(seconds=30))) for job in jobs]
     yield Verdict(
         promise="jobs 6 minutes out come through the dispatcher within 2 s",
         kept=all(0 <= ms <= ON_TIME_MS for ms in late),
@@ -188,70 +152,47 @@ def far_ahead(scheduler: Scheduler) -> Iterator[Verdict]:
     )
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory() as folder, run(Path(folder)) as product:
-        await_ready(product)
-        print(f"ready after {product.ready_after_s:.1f} s, from nothing but the set-up")
-        with product.client() as client, ThreadPoolExecutor() as side_by_side:
-            scheduler = Scheduler(product=product, client=client)
-            verdicts = _told(first_job(scheduler))
-            long = [
-                side_by_side.submit(_told, check(scheduler))
-                for check in (far_ahead, every_minute, long_job, killed, crash)
-            ]
-            for check in (burst, same_second, flaky, burst):
-                verdicts += _told(check(scheduler))
-            for done in long:
-                verdicts += done.result()
+def light(product: Product) -> Iterator[Verdict]:
+    """What a first user sees, the long of it side by side."""
+    with product.client() as client, ThreadPoolExecutor() as side_by_side:
+        scheduler = Scheduler(product=product, client=client)
+        yield from told(first_job(scheduler))
+        long = [
+            side_by_side.submit(told, check(scheduler))
+            for check in (far_ahead, every_minute, long_job, killed, crash)
+        ]
+        for check in (burst, same_second, flaky, burst):
+            yield from told(check(scheduler))
+        for done in long:
+            yield from done.result()
+
+
+Section = tuple[Callable[[Product], Iterator[Verdict]], Mapping[str, str]]
+SECTIONS: Final[Mapping[str, Section]] = {
+    "light": (light, {}),
+    "workers": (workers.workers, workers.CHOSEN),
+}
+"""What is measured, and the context that its product is started with."""
+
+
+def main(names: Sequence[str]) -> int:
+    if unknown := [name for name in names if name not in SECTIONS]:
+        sys.exit(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    verdicts: list[Verdict] = []
+    for name in names or SECTIONS:
+        measured, chosen = SECTIONS[name]
+        with tempfile.TemporaryDirectory() as folder, run(Path(folder), chosen=chosen) as product:
+            await_ready(product)
+            print(f"{name}: ready after {product.ready_after_s:.1f} s, from nothing but the set-up")
+            verdicts += measured(product)
     return 0 if all(verdict.kept for verdict in verdicts) else 1
 
 
-def _told(verdicts: Iterator[Verdict]) -> list[Verdict]:
-    said = []
-    for verdict in verdicts:
-        print(
-            f"{'kept  ' if verdict.kept else 'BROKEN'} {verdict.promise}: {verdict.figure}",
-            flush=True,
-        )
-        said.append(verdict)
-    return said
-
-
-def _workers(product: Product, function: str) -> list[int]:
-    """The processes of a function; their folder has its name."""
-    return [
-        pid
-        for pid in descendants(product.process.pid)
-        if any(function in line for line in commands({pid}))
-    ]
-
-
-def _in(ahead: timedelta) -> str:
-    return (datetime.now(UTC) + ahead).isoformat()
-
-
-def _instant(text: object) -> datetime:
-    return datetime.fromisoformat(str(text))
-
-
-def _lateness(execution: Execution) -> int:
-    """Measured on the two instants, not on what the service says of them."""
-    if not execution["started_at"]:
-        raise RuntimeError(f"not started: {execution}")
-    late = _instant(execution["started_at"]) - _instant(execution["run_at"])
-    return round(late / timedelta(milliseconds=1))
-
-
-def _attempts(execution: Execution) -> Sequence[Mapping[str, object]]:
-    attempts = execution["attempts"]
-    return attempts if isinstance(attempts, list) else []
-
-
-def _seconds_apart(attempts: Sequence[Mapping[str, object]]) -> str:
-    starts = [_instant(attempt["started_at"]) for attempt in attempts]
+def _seconds_apart(tries: Sequence[Mapping[str, object]]) -> str:
+    starts = [instant(attempt["started_at"]) for attempt in tries]
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     return " and ".join(f"{gap.total_seconds():.1f} s" for gap in gaps) + " apart"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,28 +1,33 @@
 """`lamplighter run` as a process of its own, as a person has it in a terminal."""
 
+import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
+from lamplighter.local.home import Home
+
 READY_WITHIN_S = 90.0
 ENDS_WITHIN_S = 20.0
 
 RUN = """
+import json
 import sys
 from pathlib import Path
 from lamplighter.local.home import Home
 from lamplighter.local.run import main
-checkout = Path(sys.argv[3]) if sys.argv[3:] else None
-sys.exit(main(port=int(sys.argv[1]), home=Home.of(checkout, Path(sys.argv[2]))))
+port, folder, checkout, chosen = sys.argv[1:]
+home = Home.of(Path(checkout) if checkout else None, Path(folder))
+sys.exit(main(port=int(port), home=home, chosen=json.loads(chosen)))
 """
 
 
@@ -32,6 +37,7 @@ class Product:
 
     process: subprocess.Popen[str]
     port: int
+    folder: Path
     lines: list[str] = field(default_factory=list)
     ready_after_s: float = 0.0
 
@@ -40,13 +46,34 @@ class Product:
         [token] = [line.split()[1] for line in self.lines if line.startswith("token: ")]
         return token
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def emulator_url(self) -> str:
+        return Home.of(folder=self.folder).emulator_url
+
     def client(self, token: str | None = None) -> httpx.Client:
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}",
+            base_url=self.url,
             headers={"Authorization": f"Bearer {token or self.token}"},
             timeout=30,
             trust_env=False,
         )
+
+    def processes_of(self, function: str) -> list[int]:
+        """Of a function, `CriticalWorker`, `ApiHandler`: its folder has its name."""
+        table = subprocess.run(
+            ["ps", "-wweo", "pid=,args="], capture_output=True, text=True, check=True
+        )
+        ours = descendants(self.process.pid)
+        rows = [line.split(maxsplit=1) for line in table.stdout.splitlines()]
+        return [
+            int(pid)
+            for pid, args in rows
+            if int(pid) in ours and function in args and args.endswith("/_worker.py")
+        ]
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ctrl-C, or another signal; returns the exit code."""
@@ -56,19 +83,23 @@ class Product:
 
 @contextmanager
 def run(
-    folder: Path, *, port: int | None = None, checkout: Path | None = None
+    folder: Path,
+    *,
+    port: int | None = None,
+    checkout: Path | None = None,
+    chosen: Mapping[str, str] | None = None,
 ) -> Iterator[Product]:
-    """Started, not awaited. Whatever happens, it is ended."""
+    """Started, not awaited. Whatever happens, it is ended. `chosen` is context of the CDK app."""
     port = port or free_port()
-    extra = [str(checkout)] if checkout else []
+    arguments = [str(port), str(folder), str(checkout or ""), json.dumps(dict(chosen or {}))]
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(port), str(folder), *extra],
+        [sys.executable, "-c", RUN, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    product = Product(process=process, port=port)
+    product = Product(process=process, port=port, folder=folder)
     reader = threading.Thread(target=_read, args=(product,))
     reader.start()
     try:

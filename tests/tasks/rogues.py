@@ -1,6 +1,7 @@
 """Tasks that do to their process what they like; only an isolated call survives them."""
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,6 +75,14 @@ def keep(payload: Literal["first", "again", "complete", "refused"], ctx: Context
         except WritesRefused as error:
             return [[one.index, one.code] for one in error.refusals]
     return told
+
+
+@rogue("defer")
+def defer(payload: None, ctx: Context) -> object:
+    """What it is told to end it with goes to somebody else: here, to its output."""
+    deferral = ctx.defer(heartbeat=timedelta(minutes=2))
+    print(json.dumps([deferral.execution_id, deferral.token]), flush=True)
+    return deferral
 
 
 @rogue("send")

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from lamplighter.core.addresses import Address, Reach
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Payload, Spec
@@ -20,6 +21,7 @@ from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.core.targets import HttpRules, HttpTarget
 from lamplighter.core.webhooks import SigningKey, parse_keys, signed
 from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.services import deferred
 from lamplighter.services.execute import Claimed, begin, process
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.services.submit import Created, NewJob, submit
@@ -62,8 +64,9 @@ class Bench:
         headers: Sequence[tuple[str, str]] = (),
         timeout: float = 30,
         retry: RetryPolicy | None = None,
+        deferred: Terms | None = None,
     ) -> Created:
-        target = HttpTarget(url=url, method=method, headers=tuple(headers))
+        target = HttpTarget(url=url, method=method, headers=tuple(headers), deferred=deferred)
         spec = Spec(
             task=target.task_name,
             target=target,
@@ -159,6 +162,46 @@ def test_a_request_carries_the_payload_and_who_asks(bench: Bench, server: Web) -
         "x-a": "b",
         "authorization": "Bearer t",
     }
+
+
+def test_a_request_that_was_accepted_is_ended_later_by_who_was_called(
+    bench: Bench, server: Web
+) -> None:
+    """S2-A7, S0-N7: an HTTP target may answer that it was accepted."""
+    terms = Terms(heartbeat=timedelta(minutes=5), hard_limit=timedelta(hours=2))
+    server.status = 202
+    made = bench.submit(server.url, deferred=terms)
+    process(bench.world.ports(), received(bench.world), bench.runner(), worker="worker-1")
+
+    held = bench.world.ports().executions.get(made.first.id)
+    assert held is not None
+    assert (held.state, held.deferral is not None) == (State.RUNNING, True)
+    (seen,) = server.seen
+    assert seen.headers["lamplighter-execution-id"] == held.id
+    token = seen.headers["lamplighter-callback-token"]
+    assert token != held.token
+    done = deferred.end(
+        bench.world.ports(), held.id, token, Succeeded(result='"later"'), said="later"
+    )
+    assert (done.state, done.result) == (State.SUCCEEDED, '"later"')
+
+
+def test_without_terms_a_202_is_an_end_like_another_and_no_token_is_sent(
+    bench: Bench, server: Web
+) -> None:
+    server.status = 202
+
+    outcome = bench.call(server.url)
+
+    assert isinstance(outcome, Succeeded)
+    assert not [name for name in server.seen[0].headers if name.startswith("lamplighter-")]
+
+
+def test_with_terms_any_other_answer_is_an_end(bench: Bench, server: Web) -> None:
+    server.status = 200
+    bench.submit(server.url, deferred=Terms())
+
+    assert isinstance(bench.runner()(bench.claimed()), Succeeded)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

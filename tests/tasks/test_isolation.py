@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import LostClaim, Rejected, Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
-from lamplighter.core.outcome import Failed, Interrupted, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
+from lamplighter.memory import MemoryWorld
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Stop
 from lamplighter.tasks import isolation
+from lamplighter.tasks.answers import ContextAnswers
 from lamplighter.tasks.registry import Registry
 from lamplighter.tasks.runner import STOP_WITHIN, TaskRunner
 from tests.tasks.isolated import Yard
@@ -392,6 +395,21 @@ def test_an_answer_that_does_not_come_does_not_keep_it_from_its_end(
 
     assert told(outcome).type == "TimedOut"
     assert took_s < 5
+
+
+def test_it_may_be_deferred(rogues: Registry) -> None:
+    world = MemoryWorld()
+    yard = Yard(world=world, tasks=rogues, answers=ContextAnswers(world.ports()))
+    held = yard.claimed("defer")
+
+    outcome = yard.runner(held)
+
+    assert outcome == Deferred(terms=Terms(heartbeat=timedelta(minutes=2)), version=1)
+    id, token = held.execution.id, held.callback
+    # Its output goes to the log, and a token that it prints is none of the log's.
+    assert len(yard.said) == 1
+    assert id in yard.said[0]
+    assert token not in yard.said[0]
 
 
 # What is kept of its errors.

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lamplighter.client.callbacks import Callback
     from lamplighter.client.http import (
         UNCHANGED,
         Accepted,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNCHANGED",
     "Accepted",
+    "Callback",
     "Client",
     "ClientError",
     "Document",
@@ -33,4 +35,5 @@ if not TYPE_CHECKING:  # A checker, too, is to know no other names.
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("lamplighter.client.http"), name)
+        module = "callbacks" if name == "Callback" else "http"
+        return getattr(import_module(f"lamplighter.client.{module}"), name)

@@ -15,8 +15,15 @@ from lamplighter.core import limits
 from lamplighter.core.errors import Rejected
 
 _TOKEN_CHARS = 32
+# By which it is known for a secret wherever it turns up.
+_PREFIX = "cbt_"
 LAPSED = "lapsed"
 """`CalledBack.answer` of a try that nobody ended in time."""
+
+
+def callback_of(random: str) -> str:
+    """A callback token of 128 random bits as hex."""
+    return f"{_PREFIX}{random}"
 
 
 def digest_of(callback: str) -> str:

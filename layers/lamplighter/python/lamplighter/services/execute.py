@@ -12,7 +12,7 @@ from typing import assert_never
 
 from lamplighter.core.claim import Drop, Keep, Lapsed, Rearm, TakeOver, Watch, refused
 from lamplighter.core.deadline import overdue
-from lamplighter.core.deferral import digest_of
+from lamplighter.core.deferral import callback_of, digest_of
 from lamplighter.core.errors import LostClaim, Unavailable, Unreadable, VersionMoved
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import MAX_HOLD, PERMIT_MAX_POLLS, TAKE_OVER_GRACE, WORKER_LEASE
@@ -127,7 +127,7 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         ports.clock.sleep(wait)
     held = timedelta(seconds=ports.clock.monotonic() - held_from)
     arrival = _arrival(ports, received, received_at, held=held)
-    callback, claimed_at = ports.chance.token(), ports.clock.monotonic()
+    callback, claimed_at = callback_of(ports.chance.token()), ports.clock.monotonic()
     token = Token(digest_of(callback))
     claimed = _claim(ports, received, token=token, worker=worker, arrival=arrival)
     if isinstance(claimed, Put):

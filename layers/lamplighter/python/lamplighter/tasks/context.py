@@ -38,7 +38,7 @@ class Deferral:
 
     execution_id: ExecutionId
     token: str = field(repr=False)
-    """The callback token: 128 random bits as hex; of this try alone."""
+    """The callback token: `cbt_` and 128 random bits as hex; of this try alone."""
     terms: Terms
 
 

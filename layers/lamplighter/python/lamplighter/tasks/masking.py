@@ -49,7 +49,7 @@ _PATTERNS: Final = (
     (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?"), MASK),
     (
         re.compile(
-            r"\b(?:gh[opsur]_|github_pat_|glpat-|xox[abeoprs]-|[rs]k_(?:live|test)_|sk-|npm_|pypi-)"
+            r"\b(?:gh[opsur]_|github_pat_|glpat-|xox[abeoprs]-|[rs]k_(?:live|test)_|sk-|npm_|pypi-|cbt_)"
             r"[\w-]{10,}"
         ),
         MASK,
