@@ -191,9 +191,12 @@ class Stack:
             held = execute.begin(ports, received, worker="w-1")
             assert isinstance(held, execute.Claimed)
             execute.conclude(ports, held, Deferred(terms=Terms(heartbeat=timedelta(hours=1))))
-        for verb in ("heartbeat", "complete"):
-            told = self.request("POST", f"/v1/executions/{id}/{verb}", {"token": held.callback})
-        assert told["status"] == "SUCCEEDED"
+        token = {"token": held.callback}
+        told = [
+            self.request("POST", f"/v1/executions/{id}/{verb}", token)["status"]
+            for verb in ("heartbeat", "complete")
+        ]
+        assert told == ["RUNNING", "SUCCEEDED"]
 
     def limit(self, one: Document, other: Document) -> None:
         """Two limits under which one execution has a place, and the other waits for it."""
