@@ -47,13 +47,14 @@ from tests.simulation.cancel_rules import an_unseen_first
 from tests.simulation.chain_scenarios import CHAIN_SCENARIOS
 from tests.simulation.deferred_scenarios import DEFERRED_SCENARIOS
 from tests.simulation.ledger_scenarios import LEDGER_SCENARIOS
+from tests.simulation.worker_scenarios import WORKER_SCENARIOS
+from tests.simulation.recovering import LONGEST, recover
 from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job, to
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-# Longer than the longest back-off of a scenario and the checks that may follow it.
-RECOVERY = timedelta(minutes=45)
+RECOVERY = LONGEST
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 INCIDENT = IdempotencyKey[Execution](key="incident-4", fingerprint="f", render=lambda made: made.id)
 
@@ -470,6 +471,7 @@ SCENARIOS = [
     *CHAIN_SCENARIOS,
     *LEDGER_SCENARIOS,
     *DEFERRED_SCENARIOS,
+    *WORKER_SCENARIOS,
 ]
 
 by_scenario = pytest.mark.parametrize(
@@ -502,7 +504,7 @@ def test_killed_anywhere_it_loses_nothing(ready: Ready) -> None:
         system, use_case = ready()
         survived = survives(system.ports, use_case, strike)
 
-        system.run_for(RECOVERY)
+        recover(system)
 
         # A call that writes a single thing has no first half to die after.
         assert not survived or strike.when is When.DURING, strike
@@ -518,7 +520,7 @@ def test_a_write_of_unknown_fate_loses_nothing(
         with suppress(Unavailable):
             use_case(interposed(system.ports, unavailable_at(strike)))
 
-        system.run_for(RECOVERY)
+        recover(system)
 
         assert [*violations(system)] == [], strike
 
@@ -532,7 +534,7 @@ def test_paused_past_every_lease_it_moves_nothing(
         system, use_case = ready()
         use_case(interposed(system.ports, pause_at(strike, partial(system.run_for, 5 * MINUTE))))
 
-        system.run_for(RECOVERY)
+        recover(system)
 
         assert [*violations(system)] == [], strike
 
