@@ -1,4 +1,4 @@
-"""What else a worker does with a message: it beats, gives up, hands back, and mends what is dead."""
+"""What else a worker does with a message: it beats, gives up, hands back, mends what is dead."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -117,14 +117,15 @@ def give_up_what_kills_its_workers() -> Ready:
         assert isinstance(execute.begin(system.ports, message, worker="silent"), Claimed)
         system.world.pass_time(36 * SECOND)
         (message,) = system.world.queue.receive()
+        execute.shrink(system.ports, [message])
     return system, doomed(system, message, lambda _: Succeeded(result="1"))
 
 
 def put_off_what_cannot_be_looked_at() -> Ready:
     """The jobs table does not answer after the claim."""
     system = a_system()
-    created(system.ports, new_job(schedule=every("20 minutes")))
-    system.world.pass_time(timedelta(minutes=20))
+    row = created(system.ports, new_job(schedule=every("3 minutes"))).first
+    system.world.clock.move_to(row.run_at)
     (message,) = system.world.queue.receive()
     execute.shrink(system.ports, [message])
 
