@@ -6,13 +6,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 PYTEST_ARGS ?=
+EXECUTIONS ?= 1000000
 # uv's progress without its list of a hundred installed packages.
 BRIEFLY = 2>&1 | sed '/^ [-+~] /d'
 STATUS = @printf '\033[1m%s\033[0m\n'
 
+# Some machines forbid Python to keep what it compiled; then each process compiles all of it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test accept chaos check format lint types imports synth audit scan requirements clean
+.PHONY: help setup run test accept chaos prove check format lint types imports synth audit scan requirements clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +34,12 @@ accept: .venv/.ready .venv-local/.ready ## Measure the local product against its
 
 chaos: .venv/.ready .venv-local/.ready ## Break the local product, and see that its accounts balance; SEED=, DURATION= (8 minutes)
 	@$(BIN)/python -u -m tests.local.chaos $(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))
+
+prove: .venv/.ready ## Try hard to break a promise, then see that planted bugs are found; EXECUTIONS=, SEED= (an hour)
+	$(STATUS) '$(EXECUTIONS) executions under every fault'
+	@$(BIN)/lamplighter simulate --executions $(EXECUTIONS) $(if $(SEED),--seed $(SEED))
+	$(STATUS) 'planted bugs'
+	@$(BIN)/python -m tests.simulation.mutations
 
 check: .venv/.ready ## What CI runs: format, lint, types, import rules, tests, synth
 	$(STATUS) 'format'

@@ -60,6 +60,8 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         starts_per_second=chosen.starts_per_second,
         notice_bus=chosen.notice_bus,
         notice_topic=chosen.notice_topic,
+        parked_for_seconds=chosen.parked_for_seconds,
+        task_tables=chosen.task_tables,
     )
     if chosen.issuer_is_missing:
         Annotations.of(scheduler).add_warning_v2(

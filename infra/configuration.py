@@ -14,6 +14,7 @@ from infra.components.job_scheduler import LOCAL
 from infra.components.layers import TaskSource
 from infra.components.named_targets import Target, targets_of
 from infra.components.queues import Lane, lanes_of
+from infra.components.task_tables import TaskTable, task_tables_of
 from infra.paths import ROOT
 from lamplighter.core.quotas import Quotas
 
@@ -55,6 +56,8 @@ class Configuration:
     kms: str
     notice_bus: str
     notice_topic: str
+    parked_for_seconds: int | None
+    task_tables: tuple[TaskTable, ...]
 
     @classmethod
     def of(cls, node: Node) -> "Configuration":
@@ -93,6 +96,8 @@ class Configuration:
             kms=_switch_or_text(node, "kms"),
             notice_bus=_text(node, "notice_bus"),
             notice_topic=_text(node, "notice_topic"),
+            parked_for_seconds=_number(node, "parked_for_seconds"),
+            task_tables=_task_tables(node),
         )
 
     @property
@@ -153,6 +158,15 @@ def _targets(node: Node) -> tuple[Target, ...]:
         return targets_of(json.loads(value) if isinstance(value, str) else value)
     except ValueError as error:
         raise ValueError(f"context targets: {error}") from error
+
+
+def _task_tables(node: Node) -> tuple[TaskTable, ...]:
+    """JSON, as `_quotas`."""
+    value = node.try_get_context("task_tables")
+    try:
+        return task_tables_of(json.loads(value) if isinstance(value, str) else value)
+    except ValueError as error:
+        raise ValueError(f"context task_tables: {error}") from error
 
 
 def _starts(node: Node) -> Mapping[str, float]:

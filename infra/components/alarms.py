@@ -99,9 +99,9 @@ class Alarms(Construct):
             _ours("parked", "Sum"),
             threshold=0,
             minutes=1,
-            description="Executions meet workers that do not know their task, or the version that "
-            "they were made for. They wait, and fail in the end: the log's parked lines tell "
-            "which. Deploy a worker that knows it, or cancel them.",
+            description="For ten minutes or longer executions have met workers that do not know "
+            "their task, or the version that they were made for. They wait, and fail in the end: "
+            "the log's parked lines tell which. Deploy a worker that knows it, or cancel them.",
         )
         self._alarm(
             "NoticesFailing",

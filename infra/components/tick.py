@@ -1,5 +1,7 @@
 """The clock: two that tick each minute, by different services and on different ways."""
 
+import json
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as event_targets
@@ -49,7 +51,8 @@ class Tick(Construct):
                     # Of a queue by its ARN it changes no policy: it would say more than this one,
                     # and of an encrypted queue not whose rule it is.
                     sqs.Queue.from_queue_arn(self, "WorkByArn", work.queue_arn),
-                    message=events.RuleTargetInput.from_text(TICK),
+                    # As an object: a text would arrive in quotes, as a JSON string of JSON.
+                    message=events.RuleTargetInput.from_object(json.loads(TICK)),
                 )
             ],
         )

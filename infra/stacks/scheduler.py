@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from constructs import Construct
 
 from infra.bundling import LambdaTarget
 from infra.components.api import Authentication
-from infra.components.job_scheduler import JobScheduler
+from infra.components.job_scheduler import TASK_WRITES, JobScheduler
 from infra.components.layers import TaskSource
 from infra.components.named_targets import Target
 from infra.components.notices import Notices
 from infra.components.queues import DEFAULT_LANES, Lane
 from infra.components.tables import SchedulerTables
 from infra.components.targets import HttpTargets
+from infra.components.task_tables import TaskTable
 from lamplighter.core import limits
 from lamplighter.core.quotas import Quotas
 
@@ -43,6 +44,8 @@ class SchedulerStack(Stack):
         starts_per_second: Mapping[str, float] | None = None,
         notice_bus: str = "default",
         notice_topic: str = "",
+        parked_for_seconds: int | None = None,
+        task_tables: Sequence[TaskTable] = (),
     ) -> None:
         super().__init__(
             scope,
@@ -71,8 +74,17 @@ class SchedulerStack(Stack):
             worker_concurrency=worker_concurrency,
             starts_per_second=starts_per_second,
             notices=Notices.chosen(self, bus=notice_bus, topic_arn=notice_topic),
+            parked_for=_seconds(parked_for_seconds),
         )
+        self._let_tasks_write(task_tables)
         self._add_outputs()
+
+    def _let_tasks_write(self, tables: Sequence[TaskTable]) -> None:
+        theirs = Construct(self, "TaskTables")
+        for one in tables:
+            self.job_scheduler.grant_task_writes(
+                one.in_(theirs), lanes=one.lanes, actions=one.actions or TASK_WRITES
+            )
 
     def _add_outputs(self) -> None:
         built = self.job_scheduler
@@ -88,3 +100,7 @@ class SchedulerStack(Stack):
 
     def _output(self, id: str, value: str, description: str) -> None:
         CfnOutput(self, id, value=value, description=description)
+
+
+def _seconds(number: int | None) -> Duration | None:
+    return None if number is None else Duration.seconds(number)

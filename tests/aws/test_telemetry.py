@@ -16,6 +16,7 @@ from lamplighter.aws.telemetry import NAMESPACE, SERVICE, LambdaTelemetry
 from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lease import Ticker
+from lamplighter.core.limits import PARKED_IN_A_DEPLOY
 from lamplighter.core.model import Arrival, Execution
 from lamplighter.core.retry import Kind
 from lamplighter.ports import Telemetry
@@ -465,3 +466,19 @@ def test_a_forewarning_is_counted_and_so_is_one_that_nobody_could_give(log: Log)
         (service, "forewarned"): [1.0],
         (service, "forewarning_failed"): [1.0, 1.0],
     }
+
+
+def test_what_is_parked_is_logged_at_each_look_and_counted_when_no_deploy_takes_that_long(
+    log: Log,
+) -> None:
+    """S0-O10: so a rolling deploy, in which each worker knows half of the tasks, alarms nobody."""
+    telemetry = LambdaTelemetry()
+    for lasts in (s(0), s(30), PARKED_IN_A_DEPLOY - s(1)):
+        telemetry.parked(one_off(), lasts=lasts)
+    telemetry.flush()
+    assert [line["lasts_s"] for line in log.lines()] == [0, 30, 599]
+
+    telemetry.parked(one_off(), lasts=PARKED_IN_A_DEPLOY)
+    telemetry.flush()
+
+    assert log.metrics() == {((("service", SERVICE),), "parked"): [1.0]}

@@ -469,6 +469,7 @@ def test_more_pointers_than_any_batch_takes_are_all_made(world: World) -> None:
 
 
 def test_a_claimed_row_is_running_under_the_token(world: World) -> None:
+    """S0-L1."""
     row = one_off()
     world.executions.put([row])
 
@@ -616,6 +617,7 @@ def settled_retry(world: World) -> Execution:
 
 @pytest.mark.parametrize("attempt", [0, 2, 3], ids="message of try {}".format)
 def test_a_message_of_another_try_claims_nothing(world: World, attempt: int) -> None:
+    """S1-Q4."""
     row = one_off()
     world.executions.put([row])
 
@@ -624,6 +626,7 @@ def test_a_message_of_another_try_claims_nothing(world: World, attempt: int) -> 
 
 
 def test_a_stale_message_does_not_start_the_retry(world: World) -> None:
+    """S1-Q4, S4-R3."""
     retrying = settled_retry(world)
 
     assert claim(world, retrying, attempt=1, now=T + s(3600)) == Refusal(found=retrying)
@@ -656,6 +659,7 @@ def test_what_does_not_exist_is_refused_and_not_made(world: World) -> None:
 
 
 def test_of_ten_who_claim_at_once_exactly_one_wins(world: World) -> None:
+    """S0-L4, S4-L1."""
     row = one_off()
     world.executions.put([row])
     tokens = [Token(f"{n:032x}") for n in range(10)]
@@ -680,6 +684,7 @@ def take_over(
 
 
 def test_a_take_over_has_the_crash_in_its_history_and_a_new_token(world: World) -> None:
+    """S0-L1, S0-E2."""
     held = claimed(world, one_off())
 
     taken = take_over(world, held)
@@ -697,6 +702,7 @@ def test_a_take_over_has_the_crash_in_its_history_and_a_new_token(world: World) 
 
 
 def test_crashes_add_up_and_do_not_move_the_attempt(world: World) -> None:
+    """S0-E2."""
     first = claimed(world, one_off())
     second = take_over(world, first)
     assert isinstance(second, Execution)
@@ -769,6 +775,7 @@ def test_of_ten_who_take_over_at_once_exactly_one_wins(world: World) -> None:
 
 
 def test_a_beat_moves_the_end_of_the_lease(world: World) -> None:
+    """S0-L2."""
     held = claimed(world, one_off())
 
     beaten = world.executions.extend(held.id, token=TOKEN, lease_until=T + s(40))
@@ -788,6 +795,7 @@ def test_a_beat_tells_whether_a_cancel_was_requested(world: World) -> None:
 
 
 def test_a_beat_with_another_token_is_a_lost_claim_and_writes_nothing(world: World) -> None:
+    """S0-L3."""
     held = claimed(world, one_off())
 
     with pytest.raises(LostClaim):
@@ -839,6 +847,7 @@ def test_what_a_try_led_to_is_read_back_as_it_was(world: World, outcome: object)
 
 
 def test_a_late_success_from_a_token_that_lost_the_row_is_refused(world: World) -> None:
+    """S0-L3, S1-W3."""
     held = claimed(world, one_off())
 
     with pytest.raises(LostClaim):
@@ -867,6 +876,7 @@ def test_a_cancel_requested_while_it_ran_stays_in_the_row(world: World) -> None:
 
 
 def test_of_ten_who_settle_with_one_token_one_outcome_stands(world: World) -> None:
+    """S2-E5."""
     held = claimed(world, one_off())
 
     def settle(n: int) -> Execution | None:
@@ -1307,6 +1317,7 @@ def test_pointers_and_payloads_are_in_no_list(world: World) -> None:
 def test_what_failed_or_expired_needs_attention_and_nothing_else(
     world: World, state: State
 ) -> None:
+    """S2-E2."""
     row = one_off()
     world.executions.put([row, one_off(n=2)])
     make_final(world, row, state)

@@ -85,7 +85,7 @@ def test_of_ten_workers_racing_to_claim_exactly_one_wins(world: World) -> None:
 def test_a_worker_that_falls_silent_loses_the_execution_and_its_late_result_is_refused(
     world: World,
 ) -> None:
-    """S0-E2: its lease ends, and another may try; effects may then repeat."""
+    """S0-E2, S4-L5, S1-W3: its lease ends, and another may try; effects may then repeat."""
     row = one_off()
     world.executions.put([row])
     silent, other = Token("a" * 32), Token("b" * 32)

@@ -116,7 +116,7 @@ def test_a_checkpoint_that_arrives_after_a_later_one_is_passed_over(world: World
 
 
 def test_the_first_result_of_a_step_stays(world: World) -> None:
-    """S0-N5, S0-L5."""
+    """S0-N5, S0-L5, S2-E4."""
     assert world.ledger.recorded(STEP) is None
 
     first = world.ledger.record(STEP, '{"paid":"ä"}', kept_until=KEPT_UNTIL)

@@ -93,6 +93,7 @@ def test_what_is_due_already_is_visible_at_once(world: World) -> None:
 
 
 def test_what_is_due_later_stays_invisible_until_about_then(world: World) -> None:
+    """S1-Q2."""
     soon, later = message(world, 1), message(world, 2, due_in=s(2))
 
     send(world, soon, later)
@@ -130,6 +131,7 @@ def test_a_received_message_is_hidden_from_others(world: World) -> None:
 
 
 def test_a_message_reappears_when_its_time_in_hiding_is_over(world: World) -> None:
+    """S1-Q2, S4-L5."""
     sent = message(world)
     send(world, sent)
     received = receive_all(world)
@@ -193,6 +195,7 @@ def test_hiding_or_deleting_nothing_does_nothing(world: World) -> None:
 
 
 def test_a_deleted_message_never_reappears(world: World) -> None:
+    """S1-Q2."""
     sent = [message(world, n) for n in range(13)]
     send(world, *sent)
     received = receive_all(world)

@@ -329,6 +329,7 @@ def test_a_cap_out_of_bounds_is_named(most: int) -> None:
 
 
 def test_a_flexible_window_is_not_lateness() -> None:
+    """S1-Q6."""
     job = hourly(window=3600)
     offset = job.run_at(slot(1)) - slot(1)
     assert offset > timedelta(minutes=2)
@@ -396,6 +397,7 @@ def test_a_one_off_past_its_deadline_ends_as_it_says(on_deadline: OnDeadline, ev
 
 
 def test_an_occurrence_expires_with_the_catch_up_window_by_default() -> None:
+    """S1-W5."""
     job = hourly(cron="0 0 1 * *")
     late = job.occurrence(datetime(2026, 2, 1, tzinfo=UTC), now=CREATED, sent_directly=False)
 

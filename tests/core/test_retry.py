@@ -33,6 +33,7 @@ def wait(decision: RetryAt | GiveUp) -> float:
 
 
 def test_the_default_waits_one_two_four_eight_seconds() -> None:
+    """S4-R2, S2-E2."""
     waits = [
         wait(RetryPolicy().decide(attempt=attempt, failure=failure(), now=NOW, jitter=1.0))
         for attempt in (1, 2, 3, 4)
@@ -99,6 +100,7 @@ def test_the_jitter_of_a_policy_spreads_its_waits_around_the_formula(
 
 
 def test_the_last_attempt_gives_up_for_good() -> None:
+    """S2-E2."""
     policy = RetryPolicy(max_attempts=3)
 
     decision = policy.decide(attempt=3, failure=failure(), now=NOW, jitter=1)
@@ -118,6 +120,7 @@ def test_a_permanent_failure_is_not_tried_again() -> None:
     ids=["later than the back-off", "sooner", "a hostile century", "not said"],
 )
 def test_a_rate_limit_is_respected_within_reason(asked: timedelta | None, waits: float) -> None:
+    """S0-R4, O-H04."""
     limited = failure(Kind.RATE_LIMITED, retry_after=asked)
 
     decision = RetryPolicy().decide(attempt=1, failure=limited, now=NOW, jitter=1)

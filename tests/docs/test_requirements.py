@@ -1,4 +1,4 @@
-"""Every requirement of the deciding side, and every case, is named by a test that shows it.
+"""Every requirement of who decides and who runs, and every case, is named by a test that shows it.
 
 `requirements.txt` and `cases.txt` list them, with a word on each. A test names what it shows at
 the beginning of its docstring: `S0-T3, S1-L2: each control write is refused below ...`.

@@ -244,6 +244,7 @@ class TestCreate:
         assert acme.get(f"/jobs/{made.json['job_id']}").status == 200
 
     def test_when_nothing_answers_the_caller_is_told_to_try_again(self, world: MemoryWorld) -> None:
+        """S0-E4."""
         answer = caller(without(world.ports(), port="jobs")).post(
             "/v1/jobs", {"task": "echo"}, Idempotency_Key="k"
         )

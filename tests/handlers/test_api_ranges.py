@@ -84,6 +84,7 @@ def test_recurring_jobs_are_listed_that_are_due_in_it(acme: Caller, world: Memor
 
 
 def test_a_flexible_window_counts_by_when_it_runs(acme: Caller, world: MemoryWorld) -> None:
+    """S1-Q6."""
     made = acme.create(cron="0 * * * *", flexible_window_seconds=1800)
     run_at, slot = made["run_at"], made["scheduled_for"]
     assert slot < run_at < "2026-01-01T01:30:00.000Z"

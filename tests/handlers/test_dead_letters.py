@@ -49,6 +49,7 @@ def test_an_execution_that_still_waits_is_sent_again(
 def test_the_third_time_a_day_late_it_is_dead_lettered(
     dead_letters: Function, on_memory: OnMemory, world: MemoryWorld
 ) -> None:
+    """S1-W4."""
     row = lost(world)
     on_memory(dead_letters)
     states = []

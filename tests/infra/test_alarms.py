@@ -8,6 +8,7 @@ import pytest
 from lamplighter.aws.telemetry import LambdaTelemetry
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lease import Ticker
+from lamplighter.core.limits import PARKED_IN_A_DEPLOY
 from lamplighter.core.misfire import Gap
 from lamplighter.memory.world import MemoryWorld
 from tests.infra.templates import Assembly, Properties
@@ -79,7 +80,7 @@ def test_the_functions_do_emit_what_the_alarms_watch(
     telemetry.recovered(execution, reason="its message was lost")
     telemetry.passed_over(recurring(), Gap(first=T, last=T, count=1, reason="misfire: skipped"))
     telemetry.missed(recurring(), 1)
-    telemetry.parked(execution)
+    telemetry.parked(execution, lasts=PARKED_IN_A_DEPLOY)
     telemetry.not_told(execution, Unavailable("no such bus"))
     telemetry.definition_unreadable(recurring().id, reason="no such zone")
     telemetry.started(execution, lateness=timedelta(0))
@@ -105,7 +106,7 @@ def test_the_functions_do_emit_what_the_alarms_watch(
 def test_there_is_an_alarm_on_each_queue_of_undelivered_messages(
     assembly: Assembly, name: str
 ) -> None:
-    """O-F17: each has one, and lanes have another on the age of their oldest message."""
+    """O-F17, S1-W4: each has one, and lanes have another on the age of their oldest message."""
     alarm = assembly.scheduler.properties(ALARM)[name]
 
     assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from lamplighter.aws.schema import TICK
 from lamplighter.aws.settings import (
     ApiSettings,
     DeadLetterSettings,
@@ -103,7 +104,7 @@ def test_each_function_is_fed_by_its_queues_with_partial_batch_answers(assembly:
 def test_a_queue_hides_messages_for_at_least_as_long_as_their_function_may_run(
     assembly: Assembly,
 ) -> None:
-    """O-F17: not six times as long: a worker shrinks it to 30 s at the receive, and beats."""
+    """O-F17, S2-E3: not six times as long: a worker shrinks it to 30 s on receive, and beats."""
     queues, functions = (assembly.scheduler.properties(kind) for kind in (QUEUE, FUNCTION))
 
     for mapping in assembly.scheduler.properties(MAPPING).values():
@@ -240,3 +241,13 @@ def test_the_tick_comes_each_minute_and_an_undelivered_one_is_kept(assembly: Ass
     assert assembly.named(target["RoleArn"]) == "Tick/Role"
     assert assembly.named(target["DeadLetterConfig"]["Arn"]) == "Work/DeadLetters"
     assert target["RetryPolicy"]["MaximumEventAgeInSeconds"] == 60
+
+
+def test_the_second_tick_arrives_as_the_scheduler_reads_it(assembly: Assembly) -> None:
+    """It came in quotes, a JSON string of JSON, and was dropped as unreadable each minute."""
+    rules = assembly.scheduler.properties("AWS::Events::Rule").values()
+    (rule,) = [rule for rule in rules if "ScheduleExpression" in rule]
+    (target,) = rule["Targets"]
+
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert target["Input"] == TICK

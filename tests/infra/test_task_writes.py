@@ -9,6 +9,7 @@ from aws_cdk import App, Stack, Validations, assertions
 from aws_cdk import aws_dynamodb as dynamodb
 from cdk_nag import AwsSolutionsChecks
 
+from infra.components.task_tables import TaskTable, task_tables_of
 from tests.infra.test_http_targets import scheduler_in
 
 ARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/"
@@ -86,3 +87,32 @@ def test_what_is_no_write_and_no_lane_is_refused(
 
     with pytest.raises(ValueError, match=told):
         scheduler.grant_task_writes(table, **said)
+
+
+def test_a_deployment_s_context_names_tables_too(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path), analytics_reporting=False), "Theirs")
+
+    named, elsewhere = task_tables_of({"orders": {}, f"{ARN}sums": {"lanes": ["bulk"]}})
+
+    assert named == TaskTable(table="orders")
+    assert (elsewhere.lanes, elsewhere.actions) == (["bulk"], None)
+    assert elsewhere.in_(stack).table_arn == f"{ARN}sums"
+    assert stack.resolve(named.in_(stack).table_arn)["Fn::Join"][1][-1] == ":table/orders"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["orders"], "is not a JSON object"),
+        ({"orders": []}, "table 'orders'"),
+        ({"or ders": {}}, "'or ders' is neither"),
+        ({"arn:aws:s3:::orders": {}}, "neither a table's name nor its ARN"),
+        ({"orders": {"verbs": []}}, "no verbs; there are lanes, actions"),
+        ({"orders": {"lanes": "bulk"}}, "lanes 'bulk' is not a list"),
+        ({"orders": {"actions": []}}, "actions \\[\\] is not a list"),
+    ],
+    ids=str,
+)
+def test_a_table_that_is_none_is_refused_by_name(said: object, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        task_tables_of(said)

@@ -7,6 +7,7 @@ to processes and queues of the run.
 """
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from lamplighter.core.lease import Ticker
 from tests.local import workers
 from tests.local.measuring import (
     Scheduler,
@@ -142,6 +144,20 @@ def every_minute(scheduler: Scheduler) -> Iterator[Verdict]:
     scheduler.client.delete(f"/v1/jobs/{job}").raise_for_status()
 
 
+def two_clocks(scheduler: Scheduler) -> Iterator[Verdict]:
+    """Asked last: each ticks once a minute."""
+    log = "".join(
+        path.read_text(errors="replace")
+        for path in sorted(scheduler.product.folder.glob("emulator.log*"))
+    )
+    ticks = {clock: len(re.findall(f'"ticks_by_{clock}": ?\\[', log)) for clock in Ticker}
+    yield Verdict(
+        promise="both clocks tick",
+        kept=min(ticks.values()) >= 3,
+        figure=", ".join(f"{count} times by {clock}" for clock, count in ticks.items()),
+    )
+
+
 def far_ahead(scheduler: Scheduler) -> Iterator[Verdict]:
     jobs = [scheduler.create("echo", n, run_at=ahead(FAR)) for n in range(5)]
     late = [lateness(scheduler.ended(job, within=FAR + timedelta(seconds=30))) for job in jobs]
@@ -165,6 +181,7 @@ def light(product: Product) -> Iterator[Verdict]:
             yield from told(check(scheduler))
         for done in long:
             yield from done.result()
+        yield from told(two_clocks(scheduler))
 
 
 Section = tuple[Callable[[Product], Iterator[Verdict]], Mapping[str, str]]

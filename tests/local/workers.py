@@ -49,8 +49,8 @@ CHOSEN: Final[Mapping[str, str]] = {
 SECOND_ONLY: Final = "probes.second"
 
 # What the emulator adds: a pause of one second after a death, the look into an idle queue once
-# a second, and the start of a process, on cores that all of it shares.
-EMULATOR: Final = timedelta(seconds=5)
+# a second, and the start of a process, which takes one to eight on cores that all of it shares.
+EMULATOR: Final = timedelta(seconds=10)
 TAKEN_OVER_WITHIN: Final = WORKER_LEASE + TAKE_OVER_GRACE + EMULATOR
 UNSHRUNK_WITHIN: Final = timedelta(minutes=3)
 TIMEOUT_S: Final = 3

@@ -136,6 +136,7 @@ def test_ten_jobs_run_side_by_side(bench: Bench) -> None:
 
 
 def test_what_has_finished_is_deleted_while_its_neighbour_runs(bench: Bench) -> None:
+    """S1-Q3."""
     @bench.task("slow")
     def slow(payload: None, ctx: Context) -> None:
         until(lambda: len(bench.world.queue) == 1)
@@ -147,6 +148,7 @@ def test_what_has_finished_is_deleted_while_its_neighbour_runs(bench: Bench) -> 
 
 
 def test_the_batch_is_shrunk_to_the_lease_before_anything_runs(bench: Bench) -> None:
+    """S1-W2, S4-L1."""
     hidden_until = []
 
     @bench.task("look")
@@ -204,6 +206,7 @@ def failing(method: str, error: Exception, *, times: int = 1_000) -> Hook:
 def test_an_error_in_one_message_keeps_it_and_its_neighbours_go_on(
     bench: Bench, error: Exception
 ) -> None:
+    """S1-Q3."""
     ids = bench.submit("quick", "quick", "quick")
     ports = interposed(bench.world.ports(), failing("claim", error, times=1))
 
@@ -270,6 +273,7 @@ def test_what_too_little_time_is_left_for_is_given_back_untouched(bench: Bench) 
 
 
 def test_a_long_job_keeps_its_lease_and_its_message(bench: Bench) -> None:
+    """S4-L2."""
     leases = []
 
     @bench.task("long")
@@ -444,6 +448,7 @@ def test_a_batch_does_not_wait_for_what_is_done(bench: Bench) -> None:
 def test_a_result_that_comes_after_a_take_over_is_refused_and_its_message_kept(
     bench: Bench,
 ) -> None:
+    """S1-W3, S0-L3."""
     @bench.task("stalled")
     def stalled(payload: None, ctx: Context) -> str:
         holder = bench.row(ctx.execution_id)

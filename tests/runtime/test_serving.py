@@ -225,6 +225,7 @@ def test_a_second_signal_lets_no_grace_pass(service: Service) -> None:
 def test_one_that_does_not_stop_ends_with_the_process_and_loses_no_attempt(
     service: Service,
 ) -> None:
+    """S0-E2."""
     (id,) = service.submit("waits")
     service.begin(grace=timedelta(0))
     until(lambda: service.row(id).state is State.RUNNING)

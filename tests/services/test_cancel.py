@@ -73,6 +73,7 @@ def in_state(world: MemoryWorld, state: State) -> Execution:
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING, State.BLOCKED])
 def test_what_waits_ends_at_once_and_never_runs(system: System, state: State) -> None:
+    """S0-U1."""
     before = in_state(system.world, state)
 
     answer = cancel(system.ports, OWNER, before.id)
@@ -85,6 +86,7 @@ def test_what_waits_ends_at_once_and_never_runs(system: System, state: State) ->
 
 
 def test_what_runs_is_asked_to_stop(world: MemoryWorld) -> None:
+    """S0-U2."""
     before = in_state(world, State.RUNNING)
 
     answer = cancel(world.ports(), OWNER, before.id)
@@ -300,6 +302,7 @@ class TestAnOccurrence:
         assert len(system.runs) >= 14
 
     def test_a_worker_who_holds_its_message_drops_it(self, world: MemoryWorld) -> None:
+        """S0-U1."""
         job = created(world.ports(), new_job(schedule=every("1 minute"))).job
         assert job is not None
         world.pass_time(MINUTE)

@@ -93,7 +93,7 @@ def test_a_job_that_keeps_failing_ends_with_every_try_on_record(system: System) 
 
 
 def test_a_retry_past_the_look_ahead_comes_through_dispatch_on_time(system: System) -> None:
-    """O-F14: it waits in the table, not in the queue."""
+    """O-F14, S0-R3, S4-R3: it waits in the table, not in the queue."""
     policy = RetryPolicy(max_attempts=2, base_seconds=1200)
     made = created(system.ports, new_job(retry=policy))
     system.handler = lambda one: failing() if one.execution.attempt == 1 else Succeeded(result="1")
@@ -176,6 +176,7 @@ def test_three_silent_workers_make_a_dead_letter_and_no_fourth_try(system: Syste
 
 
 def test_a_late_result_leaves_the_message_to_whoever_took_over(system: System) -> None:
+    """S1-W3."""
     slow = claimed(system)
     system.world.pass_time(36 * SECOND)
     other = execute.begin(system.ports, slow.received, worker="w-2")
@@ -214,7 +215,7 @@ class Handler:
 
 
 def test_a_long_job_keeps_its_lease_and_its_message(system: System) -> None:
-    """S1-H3: beaten for while it runs."""
+    """S1-H3, S0-L2, S4-L2: beaten for while it runs."""
     begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
     execute.shrink(system.ports, [begun.received])
 
@@ -231,6 +232,7 @@ def test_a_long_job_keeps_its_lease_and_its_message(system: System) -> None:
 
 
 def test_a_short_job_never_beats(system: System) -> None:
+    """S1-W2."""
     begun, beats = claimed(system), Heartbeats(system.ports)
 
     with beats.watch(begun, Handler()):
@@ -273,7 +275,7 @@ def test_a_handler_whose_beats_do_not_get_through_is_stopped_before_its_lease_en
 
 
 def test_a_handler_past_its_timeout_is_asked_to_stop(system: System) -> None:
-    """S2-K4: by a timeout of its own."""
+    """S2-K4, S2-E3: by a timeout of its own."""
     begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
 
     with beats.watch(begun, handler):
@@ -289,6 +291,7 @@ def test_a_handler_past_its_timeout_is_asked_to_stop(system: System) -> None:
 
 
 def test_a_requested_cancel_reaches_the_handler_at_its_next_beat(system: System) -> None:
+    """S0-U2."""
     begun, handler, beats = claimed(system), Handler(), Heartbeats(system.ports)
     system.ports.executions.request_cancel(begun.execution.id, now=system.world.now())
 

@@ -85,6 +85,7 @@ class TestOfAOneOff:
     def test_a_new_execution_runs_and_the_old_one_stays_as_it_is(
         self, system: System, broken: Broken
     ) -> None:
+        """S0-R6."""
         old = failed(system, payload='{"order":17}')
         system.run_for(5 * MINUTE)
         broken.is_mended = True
@@ -101,6 +102,7 @@ class TestOfAOneOff:
         assert [*violations(system)] == []
 
     def test_its_idempotency_key_is_that_of_the_first_of_the_lineage(self, system: System) -> None:
+        """S2-E4."""
         old = failed(system)
         second = replayed(system.ports, old)
         system.work()
@@ -113,6 +115,7 @@ class TestOfAOneOff:
     def test_with_another_payload_it_has_a_key_of_its_own(
         self, system: System, broken: Broken
     ) -> None:
+        """S1-W4."""
         old = failed(system, payload='"a"')
 
         new = replayed(system.ports, old, payload=Payload.of('"b"'))

@@ -56,6 +56,7 @@ def rows(system: System) -> list[Execution]:
 
 
 def test_nothing_that_is_claimed_after_the_pause_starts(system: System) -> None:
+    """S0-U3."""
     job = minutely(system)
     system.run_for(3 * MINUTE)
     paused_at = system.world.now()
@@ -97,6 +98,7 @@ def test_a_pause_taken_back_at_once_loses_no_slot(system: System) -> None:  # P1
 
 
 def test_an_edit_keeps_the_slots_of_both_versions_and_drops_the_old_ones(system: System) -> None:
+    """S0-U3."""
     job = minutely(system)
     system.run_for(30 * SECOND)
     at = system.world.now()

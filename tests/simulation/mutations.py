@@ -4,6 +4,7 @@
 docs/simulator.md. What takes the rules out is shared with `rules`.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -343,8 +344,8 @@ def table(found: Sequence[tuple[Mutation, Caught | None]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Hunt every bug, and write down how each was found."""
+def main() -> int:
+    """Hunt every bug, and write down how each was found; 1 if one was not."""
     found = []
     for mutation in MUTATIONS:
         caught = hunted(mutation)
@@ -353,7 +354,8 @@ def main() -> None:
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
     after = rest.partition(_END)[2]
     PAGE.write_text(f"{before}{_BEGIN}\n{table(found)}\n{_END}{after}", encoding="utf-8")
+    return int(any(caught is None for _, caught in found))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

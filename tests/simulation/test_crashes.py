@@ -47,8 +47,8 @@ from tests.simulation.cancel_rules import an_unseen_first
 from tests.simulation.chain_scenarios import CHAIN_SCENARIOS
 from tests.simulation.deferred_scenarios import DEFERRED_SCENARIOS
 from tests.simulation.ledger_scenarios import LEDGER_SCENARIOS
-from tests.simulation.worker_scenarios import WORKER_SCENARIOS
 from tests.simulation.recovering import LONGEST, recover
+from tests.simulation.worker_scenarios import WORKER_SCENARIOS
 from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job, to
 

@@ -88,6 +88,7 @@ def troubles() -> Iterator[tuple[str, Trouble]]:
 
 
 def test_every_execution_has_counted_once_whatever_happens() -> None:
+    """S1-Q5, S0-L5."""
     for name, trouble in troubles():
         works = Works()
         system, use_case, rows = working(works, works.with_its_end, copies=2)
@@ -137,7 +138,7 @@ def test_a_page_that_was_passed_is_not_done_again_whatever_happens() -> None:
 
 
 def test_without_one_transaction_a_counter_is_moved_twice() -> None:
-    """What the proof above would see if there were nothing to it."""
+    """S1-Q5: what the proof above would see if there were nothing to it."""
     most = 0
     for _, trouble in troubles():
         works = Works()

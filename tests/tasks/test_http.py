@@ -1,5 +1,6 @@
 """HTTP targets against real servers on loopback: each try ends in time, and says what it means."""
 
+import gzip
 import json
 import socket
 import struct
@@ -256,7 +257,7 @@ def test_without_keys_nothing_is_signed(bench: Bench, server: Web) -> None:
 
 
 def test_a_500_is_tried_again_and_then_dead_lettered(bench: Bench, server: Web) -> None:
-    """S2-F5."""
+    """S2-F5, S2-E2."""
     server.status, server.body = 500, b"hunter2"
     made = bench.submit(server.url)
     runner = bench.runner()
@@ -387,7 +388,20 @@ def test_an_answer_without_an_end_is_read_to_the_cap(bench: Bench) -> None:
     assert answer["body"] == "x" * 4096
 
 
+def test_a_compressed_answer_is_kept_as_it_came(bench: Bench, server: Web) -> None:
+    """O-H06: none is asked for, and none is unpacked: 30 MB of nothing stay 30 KB."""
+    server.headers = {"Content-Encoding": "gzip"}
+    server.body = gzip.compress(bytes(30_000_000), compresslevel=1)
+
+    answer = answered(bench.call(server.url))
+
+    assert server.seen[0].headers["accept-encoding"] == "identity"
+    assert answer["truncated"] is True
+    assert len(str(answer["body"])) <= 4096
+
+
 def test_a_204_with_a_body_is_a_success_without_one(bench: Bench) -> None:
+    """O-H06."""
     with raw(saying(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello")) as server:
         answer = answered(bench.call(server.url))
 
@@ -413,6 +427,7 @@ def reset(connected: socket.socket, over: threading.Event) -> None:
     ],
 )
 def test_an_answer_that_breaks_off_is_tried_again(bench: Bench, talk: Talk) -> None:
+    """O-H06: after a 200 too: what it has done is known by the key, not by half an answer."""
     with raw(talk) as server:
         failure = bench.failure(server.url)
 

@@ -186,6 +186,7 @@ def test_a_checkpoint_may_be_as_long_as_it_may_be(desk: Desk) -> None:
 
 
 def test_a_step_is_done_once_and_told_to_every_try(desk: Desk) -> None:
+    """S1-Q5, S2-E4."""
     done: list[int] = []
     told: list[object] = []
 

@@ -121,6 +121,7 @@ def test_a_handler_knows_its_call(bench: Bench) -> None:
 
 
 def test_an_invalid_payload_is_never_tried_again(bench: Bench) -> None:
+    """S0-R1, S4-R1."""
     called = []
 
     def handler(payload: Letter, ctx: Context) -> None:
@@ -173,6 +174,7 @@ def test_an_exception_says_what_it_means(bench: Bench, error: BaseException, kin
 def test_a_rate_limit_carries_its_wait(
     bench: Bench, asked: timedelta | float, kept: timedelta
 ) -> None:
+    """S0-R4."""
     failure = bench.failure(raising(RateLimited(retry_after=asked)))
 
     assert (failure.kind, failure.retry_after) == (Kind.RATE_LIMITED, kept)
@@ -218,6 +220,7 @@ def test_a_time_out_has_a_name_for_a_policy(bench: Bench) -> None:
 
 
 def test_an_error_is_kept_without_secrets_and_bounded(bench: Bench) -> None:
+    """S0-R5."""
     failure = bench.failure(raising(Retryable("at https://me:pw@host, " + "x " * 1000)))
 
     assert failure.message.startswith("at https://***@host, x x")

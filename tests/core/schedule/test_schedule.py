@@ -352,7 +352,7 @@ def test_a_long_barren_stretch_is_crossed_quickly() -> None:
 
 
 def test_a_flexible_window_moves_a_job_later_by_the_same_part_each_time() -> None:
-    """S2-K1: by a hash of its id; without a window it is due to the second."""
+    """S2-K1, S1-Q6: by a hash of its id; without a window it is due to the second."""
 
     def delay(seed: str, slot: datetime = START) -> timedelta:
         return parse(cron="0 0 * * *", flexible_window_seconds=60, seed=seed).run_at(slot) - slot

@@ -96,6 +96,7 @@ def _play(product: Product, client: Client, *, seed: int, duration_s: float) -> 
     promises = {
         "each fault took place": _not_struck(faults, strikes),
         **broken(found),
+        "every message could be read": _unreadable(product.folder),
     }
     return _judge(promises) and came_to_rest
 
@@ -160,7 +161,9 @@ def _found(client: Client, load: Load, *, book: Path, since: datetime) -> Found:
 
 def _report(faults: Faults, load: Load, found: Found, folder: Path) -> None:
     accounts = load.accounts
-    seen = Counter(str(event["message"]) for event in events(folder))
+    logged = [*events(folder)]
+    seen = Counter(str(event["message"]) for event in logged)
+    lost = Counter(str(one["reason"]) for one in logged if one["message"] == "claim_lost")
     states = Counter(str(one["status"]) for one in found.every)
     ledgers = [*found.ledgers.values()]
     rows = {
@@ -174,6 +177,7 @@ def _report(faults: Faults, load: Load, found: Found, folder: Path) -> None:
         f"{sum(one['missed'] for one in ledgers)} missed",
         "tries": f"{len(found.tries)}, of which {_unended(found)} never said how they ended",
         "seen": _counted({name: seen[name] for name in SEEN if seen[name]}),
+        "lost claims": _counted(dict(lost.most_common(SHOWN))),
     }
     print()
     for name, told in rows.items():
@@ -188,6 +192,14 @@ def _not_struck(faults: Faults, strikes: Sequence[Strike]) -> Sequence[str]:
     """What proves nothing, for it found nobody to strike."""
     missing = len(strikes) - len(faults.struck)
     return [f"{missing} of {len(strikes)} found nothing to strike"] if missing else []
+
+
+def _unreadable(folder: Path) -> Sequence[str]:
+    return [
+        f"{event['queue']}: {event['begins']}"
+        for event in events(folder)
+        if event["message"] == "unreadable"
+    ]
 
 
 def _judge(promises: Mapping[str, Sequence[str]]) -> bool:

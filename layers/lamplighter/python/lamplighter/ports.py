@@ -782,8 +782,11 @@ class Telemetry(Protocol):
     def lost_lease(self, *, partition: int) -> None: ...
     def started(self, execution: Execution, *, lateness: timedelta) -> None: ...
     def finished(self, execution: Execution) -> None: ...
-    def parked(self, execution: Execution) -> None:
-        """No worker has known its task in the version that it was made for; told at each look."""
+    def parked(self, execution: Execution, *, lasts: timedelta) -> None:
+        """No worker has known its task in the version that it was made for; told at each look.
+
+        `lasts` is how long nobody has: in a rolling deploy, a few minutes.
+        """
         ...
 
     def told(self, execution: Execution) -> None:

@@ -28,7 +28,7 @@ from lamplighter.core.errors import Unavailable
 from lamplighter.core.lateness import lateness_of
 from lamplighter.core.lease import Backlog, Ticker
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import ON_TIME, PASSED_OVER_COUNTED
+from lamplighter.core.limits import ON_TIME, PARKED_IN_A_DEPLOY, PASSED_OVER_COUNTED
 from lamplighter.core.misfire import Gap
 from lamplighter.core.model import Execution, Job
 from lamplighter.core.outcome import was_without_permit
@@ -141,9 +141,11 @@ class LambdaTelemetry:
             self._log("finished", **_fields(execution), **_ending(execution))
 
     @_harmless
-    def parked(self, execution: Execution) -> None:
-        self._count("parked")
-        self._log("parked", **_fields(execution), reason=execution.reason)
+    def parked(self, execution: Execution, *, lasts: timedelta) -> None:
+        if lasts >= PARKED_IN_A_DEPLOY:
+            self._count("parked")
+        lasts_s = round(lasts.total_seconds())
+        self._log("parked", **_fields(execution), reason=execution.reason, lasts_s=lasts_s)
 
     @_harmless
     def told(self, execution: Execution) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NewType
 
 from lamplighter.core.errors import Rejected
@@ -24,7 +25,9 @@ Minute = NewType("Minute", int)
 """Minutes since 1970, UTC: what a bucket is named by."""
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-_VALUE: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
+_LETTERS: Final = frozenset(_ALPHABET)
+# To the digits that Python reads a number to base 32 by.
+_DIGITS: Final = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 _LENGTH: Final = 26
 # Two letters at a time: ids are made and read for every row that is dispatched.
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
@@ -100,13 +103,12 @@ def encode(at_ms: int, shard: int, hash_bits: int) -> Position:
     return Position("".join(_PAIRS[number >> shift & 1023] for shift in _SHIFTS))
 
 
+@lru_cache(maxsize=1024)  # the few that a process is at are asked for again and again
 def decode(body: str) -> Place:
     """The inverse of `encode`; raises ValueError for anything it would not have made."""
-    if len(body) != _LENGTH or not set(body) <= _VALUE.keys():
+    if len(body) != _LENGTH or not _LETTERS.issuperset(body):
         raise ValueError(f"not an id body: {body[:40]!r}")
-    number = 0
-    for letter in body:
-        number = number << 5 | _VALUE[letter]
+    number = int(body.translate(_DIGITS), 32)
     hash_bits = number & (1 << _HASH_BITS) - 1
     shard = number >> _HASH_BITS & MAX_SHARDS - 1
     try:
@@ -137,6 +139,7 @@ def execution_id(run_at: datetime, shard: int, hash_bits: int) -> ExecutionId:
     return ExecutionId(_EXECUTION + encode(to_ms(run_at), shard, hash_bits))
 
 
+@lru_cache(maxsize=2048)  # whoever looks along a chain asks for its slots again
 def occurrence_id(job_id: JobId, scheduled_for: datetime, run_at: datetime) -> ExecutionId:
     """The id of a recurring job's occurrence: planning it twice makes the same one."""
     hash_bits = hash_of("occurrence", job_id, to_ms(scheduled_for))

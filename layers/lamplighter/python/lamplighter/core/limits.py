@@ -240,6 +240,8 @@ RESTORED_APART: Final = timedelta(seconds=60)
 # A worker that does not know an execution's task, or the version that it was made for, parks it.
 # It is looked at again after as long as it has been parked, within these.
 PARKED_LOOKS: Final = (timedelta(seconds=30), timedelta(minutes=15))
+# For so long that is a rolling deploy's usual course, and alarms nobody.
+PARKED_IN_A_DEPLOY: Final = timedelta(minutes=10)
 # Then it ends: a deploy may take a while, and be found out on a Monday.
 PARKED_FOR: Final = timedelta(days=7)
 PARKED_FOR_RANGE: Final = (timedelta(minutes=1), timedelta(days=30))

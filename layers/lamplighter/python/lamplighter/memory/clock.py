@@ -20,7 +20,7 @@ class VirtualClock:
         self.skew = skew
 
     def now(self) -> datetime:
-        return self._time + self.skew
+        return self._time + self.skew if self.skew else self._time
 
     def monotonic(self) -> float:
         return (self._time - self._start).total_seconds()

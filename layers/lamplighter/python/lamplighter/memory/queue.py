@@ -109,13 +109,14 @@ class MemoryQueue:
             self._listen(queue)
             loud = self._loud.get(queue, set()) if queue else set()
             now = self._true_now()
+            here = [
+                stored
+                for stored in self._stored.values()
+                if stored.visible_at <= now and queue in (None, stored.queue)
+            ]
             visible = heapq.nsmallest(
                 limit,
-                (
-                    stored
-                    for stored in self._stored.values()
-                    if stored.visible_at <= now and queue in (None, stored.queue)
-                ),
+                here,
                 key=lambda stored: (stored.owner in loud, stored.visible_at, stored.id),
             )
             taken = [self._take(stored) for stored in visible if self._is_alive(stored)]

@@ -48,7 +48,7 @@ class Counts:
         self.events[f"finished {execution.state}"] += 1
         self.finishes.append(execution)
 
-    def parked(self, execution: Execution) -> None:
+    def parked(self, execution: Execution, *, lasts: timedelta) -> None:
         self.events["parked"] += 1
 
     def told(self, execution: Execution) -> None:

@@ -514,8 +514,8 @@ def _close(
         # Not ours to delete: whoever took over may still need the message (P8).
         return Put(deleted=False)
     if settled.state is State.RETRYING:
-        if settled.is_parked:
-            ports.telemetry.parked(settled)
+        if (since := settled.parked_since) is not None:
+            ports.telemetry.parked(settled, lasts=ports.clock.now() - since)
         timers.arm_retry(ports, settled)
     else:
         endings.finish(ports, settled)

@@ -193,17 +193,20 @@ def goes_on(ports: Ports, job: Job, slot: datetime) -> bool:
     Nothing is armed later than the first slot beyond the line. Bounded by `CHAIN_SLOTS`.
     """
     end = line(ports.clock.now()) + MARGIN
-    slots = islice(job.schedule.occurrences(max(slot, job.since)), CHAIN_SLOTS)
+    slots = islice(_through_first_beyond(job, max(slot, job.since), end), CHAIN_SLOTS)
     while some := [*islice(slots, _AT_ONCE)]:
-        coming = [one for one in some if job.run_at(one) <= end]
-        beyond = some[len(coming) : len(coming) + 1]
-        ids = [job.occurrence_id(one) for one in (*coming, *beyond)]
-        rows = ports.executions.get_many(ids, strongly=True)
+        rows = ports.executions.get_many([*map(job.occurrence_id, some)], strongly=True)
         if any(row.job_version >= job.version for row in rows.values()):
             return True
-        if beyond:
-            return False
     return False
+
+
+def _through_first_beyond(job: Job, after: datetime, end: datetime) -> Iterator[datetime]:
+    """The job's slots after an instant, up to and with the first that is due after `end`."""
+    for slot in job.schedule.occurrences(after):
+        yield slot
+        if job.run_at(slot) > end:
+            return
 
 
 def _occurrence(

@@ -95,12 +95,12 @@ class Engine:
 
         Raises Crash when its process has ended meanwhile. A frozen process waits on.
         """
-        actor = self.current
-        self._wait_until(actor, self.clock.now() + duration)
+        actor, clock = self.current, self.clock
+        self._wait_until(actor, clock.now() + duration)
         process = actor.process
-        while process.frozen_until is not None and process.frozen_until > self.clock.now():
+        while process.frozen_until is not None and process.frozen_until > clock.now():
             self._wait_until(actor, process.frozen_until)
-        if process.is_dead or (process.ends_at is not None and process.ends_at < self.clock.now()):
+        if process.is_dead or (process.ends_at is not None and process.ends_at < clock.now()):
             raise Crash
 
     def run_until(self, end: datetime) -> None:

@@ -21,6 +21,7 @@ class Result:
 
     seed: int
     digest: str
+    """Of what happened; says nothing where the setup wants none."""
     executions: int
     """How many were due before the trouble ended, and have ended."""
     events: int
@@ -109,7 +110,7 @@ def simulate(
     `told` is called after each history.
     """
     report = Report(seed=seed)
-    setups = (Setup(seed=number, faults=faults) for number in count(seed))
+    setups = (Setup(seed=number, faults=faults, is_digested=False) for number in count(seed))
     for result in _results(setups, processes or os.cpu_count() or 1):
         report.add(result)
         told(report)

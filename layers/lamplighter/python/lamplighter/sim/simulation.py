@@ -5,7 +5,8 @@ Then nothing goes wrong for another while, so that what was promised has to be k
 
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,18 +14,19 @@ from random import Random
 from typing import Any, Final
 
 from lamplighter.core.buckets import body_of
-from lamplighter.core.errors import Unavailable
+from lamplighter.core.deferral import Terms
+from lamplighter.core.errors import Conflict, NotFound, Unavailable
 from lamplighter.core.lease import Kind, WorkItem
 from lamplighter.core.limits import MAX_CLOCK_ERROR, SQS_BATCH
-from lamplighter.core.model import Message
-from lamplighter.core.outcome import Failed, Outcome, Withdrawn
+from lamplighter.core.model import Execution, Message
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.permits import EVERY_OWNER, Key, Limits
 from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.retry import Failure
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld, SeededChance, VirtualClock
 from lamplighter.ports import Outgoing, Ports, Received
-from lamplighter.services import partitions, permits
+from lamplighter.services import deferred, partitions, permits
 from lamplighter.services.execute import Claimed, begin, conclude, shrink
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.services.tick import tick
@@ -36,7 +38,7 @@ from lamplighter.sim.history import History
 from lamplighter.sim.watch import Live, Mended, Watch
 from lamplighter.sim.weather import Weather, forecast
 from lamplighter.sim.wire import Wire
-from lamplighter.sim.workload import Mood, Owners, Whim, play, whims
+from lamplighter.sim.workload import Mood, Owners, Play, Whim, play, whims
 
 _MS: Final = timedelta(milliseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -48,6 +50,9 @@ _WORKER_ENDS_IN: Final = 900 * _SECOND
 _VISIBLE_AGAIN_AFTER: Final = 900 * _SECOND
 _LOOK_EVERY_S: Final = 0.5
 _DEAD_LETTER_AGAIN: Final = 360 * _SECOND
+_TERMS: Final = Terms(heartbeat=30 * _SECOND, hard_limit=600 * _SECOND)
+_BEATS_EVERY: Final = 20 * _SECOND
+_SAID_AT_MOST: Final = 5
 _LANES: Final = ("default", "critical", "bulk")
 _UNLIMITED: Final = 0.5
 _LIMITED: Final = (
@@ -74,6 +79,8 @@ class Setup:
     rest: timedelta = timedelta(minutes=45)
     is_kept: bool = False
     """Whether the history's events are kept, to be read."""
+    is_digested: bool = True
+    """Whether the history has a digest, to be compared."""
 
 
 class Simulation:
@@ -92,7 +99,9 @@ class Simulation:
             partitions=random.randint(1, min(4, shards)),
         )
         self.decisions = Decisions(faults=setup.faults, only=setup.only)
-        self.history = History(clock=self.world.clock, is_kept=setup.is_kept)
+        self.history = History(
+            clock=self.world.clock, is_kept=setup.is_kept, is_digested=setup.is_digested
+        )
         self.watch = Watch(world=self.world)
         self.engine = Engine(self.world.clock, self._ended)
         self.weather = self._weather()
@@ -432,7 +441,37 @@ class Simulation:
         if dies:
             actor.process.is_dead = True
             raise Crash
+        if handler.why is None and planned.elsewhere is not None:
+            elsewhere = self._actor(f"elsewhere-{body_of(row.id)}", "api", ends_in=None)
+            self.watch.defers(claimed)
+            self.engine.spawn(elsewhere, partial(self._end_elsewhere, claimed, planned))
+            return Deferred(terms=_TERMS)
         return _stopped(handler.why) or planned.comes_to
+
+    def _end_elsewhere(self, claimed: Claimed, planned: Play, actor: Actor) -> None:
+        """Somebody else's work on a deferred try: it beats, and says how it ended, or is silent."""
+        if planned.is_silent or planned.elsewhere is None:
+            return
+        ports, id = self.wire.ports(actor), claimed.execution.id
+        until = self.world.clock.now() + planned.elsewhere
+        with suppress(Conflict, NotFound):
+            while (left := until - self.world.clock.now()) > NOTHING:
+                self.engine.wait(min(left, _BEATS_EVERY))
+                self._say(lambda: deferred.heartbeat(ports, id, claimed.callback))
+            outcome = planned.comes_to
+            if isinstance(outcome, Succeeded | Failed):
+                said = f"{type(outcome).__name__} {actor.name}"
+                self._say(lambda: deferred.end(ports, id, claimed.callback, outcome, said=said))
+
+    def _say(self, call: Callable[[], Execution]) -> None:
+        """Until there is an answer, some times: whoever calls knows no more than that."""
+        for _ in range(_SAID_AT_MOST):
+            try:
+                call()
+            except Unavailable:
+                self.engine.wait(_SECOND)
+            else:
+                return
 
     def _last(
         self, heartbeats: Heartbeats, handler: "_Handler", live: Live, lasts: timedelta

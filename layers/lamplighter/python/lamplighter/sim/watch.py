@@ -87,6 +87,7 @@ class Watch:
         self._of_execution: dict[ExecutionId, list[Live]] = defaultdict(list)
         self._of_job: dict[JobId, list[Live]] = defaultdict(list)
         self._of_token: dict[str, Live] = {}
+        self._deferred: dict[JobId, list[Claimed]] = defaultdict(list)
         self.world.tables.executions = _Rows(self)
 
     def tell(self, promise: str, says: str, *about: str) -> None:
@@ -118,6 +119,10 @@ class Watch:
         )
         return live
 
+    def defers(self, claimed: Claimed) -> None:
+        """Its handler returns, and its try goes on elsewhere."""
+        self._deferred[claimed.execution.job_id].append(claimed)
+
     def goes_on(self, live: Live) -> None:
         """A handler was just looked after, and nobody asked it to stop."""
         if live.held_until < self.world.clock.monotonic():
@@ -140,7 +145,8 @@ class Watch:
         """A worker deletes messages: whatever they were for, it is not at it any more."""
         for one in received:
             row = self.world.tables.executions.get(one.message.execution_id)
-            if row is not None and row.state is State.RUNNING and row.worker == who:
+            is_held = row is not None and row.state is State.RUNNING and row.deferral is None
+            if row is not None and is_held and row.worker == who:
                 says = f"{who} deletes the message of {row.id}, which it holds"
                 self.tell("the outcome comes before the ack", says, row.id)
 
@@ -194,6 +200,16 @@ class Watch:
             if beside != row.id and now <= other.held_until:
                 says = f"{row.id} starts beside {beside} of a job with {job.overlap}"
                 self.tell("no overlap", f"{says}, at {self.world.now()}", row.id, beside)
+
+        for deferred in self._deferred[row.job_id]:
+            id = deferred.execution.id
+            beside_it = self.world.tables.executions[id]
+            is_held = beside_it.state is State.RUNNING and beside_it.token == deferred.token
+            if id != row.id and is_held:
+                says = (
+                    f"{row.id} starts beside {id}, which is deferred, of a job with {job.overlap}"
+                )
+                self.tell("no overlap", f"{says}, at {self.world.now()}", row.id, id)
 
     def _not_beside_too_many(self, claimed: Claimed) -> None:
         """Of those that started under a limit no more run than it says now (S0-K1)."""

@@ -7,9 +7,10 @@ before its answer is there.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from lamplighter.core.buckets import ExecutionId, from_ms, place_of, to_ms
+from lamplighter.core.buckets import ExecutionId, place_of
 from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.model import Execution, Pointer, Token, Watch
@@ -23,6 +24,7 @@ from lamplighter.sim.history import History
 from lamplighter.sim.weather import Weather
 
 _MS: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _LATENCIES: Final = (NOTHING, _MS, 2 * _MS, 5 * _MS, 10 * _MS, 30 * _MS)
 # Just past each of the leases and graces, and well past all of them.
@@ -36,6 +38,7 @@ PORTS: Final = (
 """Those that leave the process."""
 _BEFORE: Final = (Fault.PAUSE, Fault.CRASH_BEFORE, Fault.UNAVAILABLE)
 _AFTER: Final = (Fault.CRASH_AFTER, Fault.FATE_UNKNOWN)
+_SETS: Final = (set, frozenset)
 
 Told = Callable[[Actor, str, Sequence[Any], Mapping[str, Any], Any], None]
 """Told of every call that took effect: of whom, which, what with, and the answer."""
@@ -86,19 +89,20 @@ class Wire:
         )
 
     def call(
-        self, actor: Actor, name: str, real: Callable[..., Any], given: Any, named: Any
+        self, actor: Actor, name: str, real: Callable[..., Any], *given: Any, **named: Any
     ) -> Any:
         """Let a call reach its service, or not, and its answer come back, or not."""
-        # In the same order in every process, whatever hashes are there.
-        given = tuple(
-            sorted(one, key=str) if isinstance(one, set | frozenset) else one for one in given
-        )
+        for one in given:
+            if isinstance(one, _SETS):
+                given = _ordered(given)
+                break
         actor.calls += 1
         actor.called_at = self.engine.clock.monotonic()
         draw = actor.random.random
         # All at once: what strikes here does not change what is drawn for the calls after it.
         before, after, there, back, piecewise = draw(), draw(), draw(), draw(), draw()
-        self.engine.wait(_latency(there) + self._heat(actor, given))
+        latency = _latency(there)
+        self.engine.wait(latency + self._heat(actor, given) if self._hot else latency)
         self._strike_before(actor, name, before)
         if name in PIECEWISE:
             given = ([*given[0]], *given[1:])
@@ -128,9 +132,9 @@ class Wire:
         self._throttle(actor, name, drawn)
 
     def _throttle(self, actor: Actor, name: str, drawn: float) -> None:
-        service = "queue" if name.startswith("queue.") else "table"
-        if not self.weather.spells.get((Fault.THROTTLE, service)) or drawn > _THROTTLED:
+        if drawn > _THROTTLED:
             return
+        service = "queue" if name.startswith("queue.") else "table"
         now = self.engine.clock.now()
         if self.weather.spell(Fault.THROTTLE, service, now, self.decisions):
             self.history.note(actor.name, f"is told that {name} is throttled")
@@ -241,12 +245,8 @@ class _Port:
         self._wire, self._actor, self._name, self._real = wire, actor, name, real
 
     def __getattr__(self, method: str) -> Any:
-        wire, actor, real = self._wire, self._actor, getattr(self._real, method)
-        name = f"{self._name}.{method}"
-
-        def call(*given: Any, **named: Any) -> Any:
-            return wire.call(actor, name, real, given, named)
-
+        real = getattr(self._real, method)
+        call = partial(self._wire.call, self._actor, f"{self._name}.{method}", real)
         # Kept: the next use of this method does not come here.
         setattr(self, method, call)
         return call
@@ -259,7 +259,8 @@ class HostClock:
         self._engine, self._actor = engine, actor
 
     def now(self) -> datetime:
-        return from_ms(to_ms(self._engine.clock.now() + self._actor.process.host.skew))
+        now = self._engine.clock.now() + self._actor.process.host.skew
+        return now - now.microsecond % 1000 * _MICROSECOND
 
     def monotonic(self) -> float:
         return self._engine.clock.monotonic()
@@ -299,6 +300,11 @@ class ActorChance:
 
     def jitter(self) -> float:
         return self._random.uniform(0.5, 1.5)
+
+
+def _ordered(given: Sequence[Any]) -> tuple[Any, ...]:
+    """The same with sets in the same order in every process, whatever hashes are there."""
+    return tuple(sorted(one, key=str) if isinstance(one, _SETS) else one for one in given)
 
 
 def _drawn(rates: Sequence[tuple[Fault, float]], drawn: float) -> tuple[Fault | None, float]:

@@ -36,6 +36,8 @@ _ZONES: Final = ("UTC", "Europe/London", "Europe/Berlin")
 # Around the line, its margin, and what is past.
 _OFFSETS_S: Final = (-5, 0, 3, 30, 200, 239, 240, 241, 250, 254, 255, 256, 260, 300, 900, 2400)
 _LANES: Final = ("default", "default", "critical", "bulk")
+_ELSEWHERE_S: Final = (0, 1, 25, 70, 300)
+_SILENT: Final = 0.2
 _DURATIONS_S: Final = (0, 0, 1, 5, 12, 45, 90, 150, 260)
 
 
@@ -78,6 +80,8 @@ class Mood:
     lasting: float
     """How many of the handlers take their time."""
     failing: float
+    deferring: float
+    """How many of them leave their end to somebody else."""
 
     @classmethod
     def of(cls, random: Random) -> "Mood":
@@ -88,6 +92,7 @@ class Mood:
             recurring=random.choice((0.3, 0.6, 0.9)),
             lasting=random.choice((0.1, 0.3, 0.8)),
             failing=random.choice((0.0, 0.1, 0.3)),
+            deferring=random.choice((0.0, 0.1, 0.3)),
         )
 
 
@@ -282,6 +287,10 @@ class Play:
     comes_to: Outcome
     dies_at: float
     """How far it has come where its process dies, if it does: a share of its time."""
+    elsewhere: timedelta | None
+    """How long its work goes on elsewhere, where it is deferred; None: it is not."""
+    is_silent: bool
+    """Whether nothing is heard of it from there."""
 
 
 def play(mood: Mood, random: Random) -> Play:
@@ -297,7 +306,13 @@ def play(mood: Mood, random: Random) -> Play:
         lasts=lasts * _SECOND,
         comes_to=Failed(failure=failure) if failed else Succeeded(result="1"),
         dies_at=random.random(),
+        elsewhere=_elsewhere(mood, random),
+        is_silent=random.random() < _SILENT,
     )
+
+
+def _elsewhere(mood: Mood, random: Random) -> timedelta | None:
+    return random.choice(_ELSEWHERE_S) * _SECOND if random.random() < mood.deferring else None
 
 
 def _key(whim: Whim) -> IdempotencyKey[Execution]:
