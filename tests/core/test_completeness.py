@@ -22,6 +22,7 @@ from lamplighter.core.deadline import overdue
 from lamplighter.core.lifecycle import State
 from lamplighter.core.misfire import Drop, EndChain, decide, successor
 from lamplighter.core.model import (
+    Arrival,
     Execution,
     Job,
     JobStatus,
@@ -281,6 +282,26 @@ class TestTheEnd:
         ran = replace(row(job, 1), state=State.SUCCEEDED, finished_at=NOON + 31 * MINUTE)
 
         assert hole(job, 2, 5, later=None, earlier=ran).explained == (0, NO_EXECUTION)
+
+    @pytest.mark.parametrize("state", [State.SUCCEEDED, State.RUNNING, State.EXPIRED])
+    def test_is_explained_by_a_last_row_that_was_sent_late(self, state: State) -> None:
+        """Its message tells when dispatch was there, and that the others were too old by then."""
+        job = ending(a_job(SKIP))
+        sent = Arrival(sent_at=NOON + 31 * MINUTE, received_at=NOON + 31 * MINUTE)
+        late = replace(row(job, 1), state=state, arrival=sent)
+
+        found = hole(job, 2, 5, later=None, earlier=late).explained
+
+        assert found == (4, Entry(outcome=Outcome.SKIPPED, reason="misfire"))
+
+    def test_is_missed_after_a_last_row_that_was_sent_in_time_and_ran_late(self) -> None:
+        job = ending(a_job(SKIP))
+        sent = Arrival(sent_at=NOON + MINUTE, received_at=NOON + 31 * MINUTE)
+        late = replace(
+            row(job, 1), state=State.RUNNING, arrival=sent, first_started_at=NOON + 31 * MINUTE
+        )
+
+        assert hole(job, 2, 5, later=None, earlier=late).explained == (0, NO_EXECUTION)
 
     def test_is_missed_after_a_skip_at_which_it_was_still_to_come(self) -> None:
         job = ending(a_job(SKIP))

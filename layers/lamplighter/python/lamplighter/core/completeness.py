@@ -213,15 +213,13 @@ class Hole:
         No row of the version comes after them: it makes no more, or the next version took over
         the one that was armed then.
         """
-        was_late = earlier.state is State.SKIPPED or (
-            earlier.state is State.EXPIRED and earlier.caught_up is not None
-        )
-        if not was_late or earlier.finished_at is None:
+        decided_at = _passed_at(earlier)
+        if decided_at is None:
             return None
         found = successor(
             replace(self.version, status=JobStatus.ACTIVE),
             earlier.scheduled_for,
-            earlier.finished_at,
+            decided_at,
             caught_up=earlier.caught_up,
         )
         goes_on_later = found.slot is None or found.slot > self._slot(self.size - 1)
@@ -266,3 +264,18 @@ class Hole:
     def _slot(self, number: int) -> datetime:
         slots = self.version.schedule.occurrences(self.first - _TICK)
         return next(islice(slots, number, None), self.first)
+
+
+def _passed_at(row: Execution) -> datetime | None:
+    """When dispatch was at a row that is its version's last, and decided what comes after it.
+
+    That is when its message was sent, if it had one; None: it cannot be told.
+    """
+    was_left_out = row.state in {State.SKIPPED, State.EXPIRED}
+    if not (was_left_out or row.state in _RAN):
+        return None
+    first = row.attempts[0].arrival if row.attempts else row.arrival
+    if first is None:
+        return row.finished_at if was_left_out else None
+    # By the queue's clock; who decided went by their own.
+    return first.sent_at + MAX_CLOCK_ERROR

@@ -232,7 +232,8 @@ class _Part:
             some = [*islice(ahead, size)]
             rows = self.walk.rows(self.version, some)
             found = (rows.get(self.version.occurrence_id(slot)) for slot in some)
-            self.later = next(filter(None, found), None)
+            ours = (row for row in found if row and not self._is_left_behind(row))
+            self.later = next(ours, None)
             if self.later is not None or len(some) < size:
                 return None
             reached, size = some[-1], DYNAMODB_BATCH_GET
@@ -279,11 +280,10 @@ class _Part:
 
     def _is_left_behind(self, row: Execution) -> bool:
         """Whether an earlier version left it there: then it explains nothing of this one."""
-        return (
-            row.state is State.CANCELLED
-            and row.job_version < self.version.version
-            and self.version.status is not JobStatus.DELETED
-        )
+        # A delete is a version of its own, which plans what the one before it did.
+        is_deleted = self.version.status is JobStatus.DELETED
+        planned_by = self.version.version - (1 if is_deleted else 0)
+        return row.state is State.CANCELLED and row.job_version < planned_by
 
     def _planned(self, before: datetime) -> Iterator[datetime]:
         lowest = max(self.version.since + _TICK, self.walk.kept_from)
