@@ -38,6 +38,8 @@ chaos: .venv/.ready .venv-local/.ready ## Break the local product, and see that 
 prove: .venv/.ready ## Try hard to break a promise, then see that planted bugs are found; EXECUTIONS=, SEED= (an hour)
 	$(STATUS) '$(EXECUTIONS) executions under every fault'
 	@$(BIN)/lamplighter simulate --executions $(EXECUTIONS) $(if $(SEED),--seed $(SEED))
+	$(STATUS) 'properties, on twenty times the examples'
+	@LAMPLIGHTER_EXAMPLES=20 $(BIN)/pytest -n 2 -m hypothesis --timeout 3600
 	$(STATUS) 'planted bugs'
 	@$(BIN)/python -m tests.simulation.mutations
 

@@ -62,6 +62,7 @@ def build(*, context: Mapping[str, str] | None = None, outdir: Path | None = Non
         notice_topic=chosen.notice_topic,
         parked_for_seconds=chosen.parked_for_seconds,
         task_tables=chosen.task_tables,
+        task_names=chosen.task_names,
     )
     if chosen.issuer_is_missing:
         Annotations.of(scheduler).add_warning_v2(

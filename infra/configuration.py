@@ -58,6 +58,7 @@ class Configuration:
     notice_topic: str
     parked_for_seconds: int | None
     task_tables: tuple[TaskTable, ...]
+    task_names: tuple[str, ...]
 
     @classmethod
     def of(cls, node: Node) -> "Configuration":
@@ -98,6 +99,7 @@ class Configuration:
             notice_topic=_text(node, "notice_topic"),
             parked_for_seconds=_number(node, "parked_for_seconds"),
             task_tables=_task_tables(node),
+            task_names=_list(node, "task_names"),
         )
 
     @property

@@ -40,6 +40,7 @@ api = Api(
     report=report,
     http=settings.http,
     targets=settings.targets,
+    tasks=settings.tasks,
 )
 
 

@@ -82,6 +82,7 @@ class JobScheduler(Construct):
         alarm_topic: sns.ITopic | None = None,
         notices: Notices | None = None,
         parked_for: Duration | None = None,
+        task_names: Sequence[str] = (),
     ) -> None:
         _check(tables, deletion_protection, shards, partitions)
         _check_key(tables, encryption_key)
@@ -103,12 +104,17 @@ class JobScheduler(Construct):
         self._http_targets = http_targets
         self._notices = notices or Notices.on_default_bus(self)
         self._parked_for = parked_for
+        self._task_names = ",".join(task_names)
         self._targets = Told(targets=targets)
         self._quotas = (quotas or Quotas()).to_json()
         self._lanes = {lane.name: lane for lane in lanes}
         self._starts = starts_to_json(self._lanes, self._capacities, starts_per_second or {})
         self._rules = rules_to_json({lane.name: lane.rules for lane in lanes})
-        _check_environment(lanes, self._targets.size, self._quotas, self._rules, self._starts)
+        _check_environment(
+            lanes,
+            self._targets.size,
+            *(self._quotas, self._rules, self._starts, self._task_names),
+        )
         self._layout = {
             "LAMPLIGHTER_SHARDS": str(shards),
             "LAMPLIGHTER_PARTITIONS": str(partitions),
@@ -367,6 +373,7 @@ class JobScheduler(Construct):
                 **(self._http_targets.rules if self._http_targets else {}),
                 **self._targets.api(),
                 **({"LAMPLIGHTER_QUOTAS": self._quotas} if self._quotas else {}),
+                **({"LAMPLIGHTER_TASK_NAMES": self._task_names} if self._task_names else {}),
                 "LAMPLIGHTER_CAPACITY": self._starts,
             },
             layers=[self._layers.swagger],
@@ -460,8 +467,8 @@ def _check_environment(lanes: Sequence[Lane], targets: int, *texts: str) -> None
     said = sum(lane.queues for lane in lanes) * URL_BYTES + targets + sum(map(len, texts))
     if said > TOLD_BYTES:
         raise ValueError(
-            f"queues, lanes, targets and quotas: {said} bytes of settings, more than {TOLD_BYTES}; "
-            f"fewer queues or targets, or quotas for fewer owners"
+            f"tasks, queues, lanes, targets and quotas: {said} bytes of settings, more than "
+            f"{TOLD_BYTES}; fewer queues, targets or tasks, or quotas for fewer owners"
         )
 
 

@@ -46,6 +46,7 @@ class SchedulerStack(Stack):
         notice_topic: str = "",
         parked_for_seconds: int | None = None,
         task_tables: Sequence[TaskTable] = (),
+        task_names: tuple[str, ...] = (),
     ) -> None:
         super().__init__(
             scope,
@@ -75,6 +76,7 @@ class SchedulerStack(Stack):
             starts_per_second=starts_per_second,
             notices=Notices.chosen(self, bus=notice_bus, topic_arn=notice_topic),
             parked_for=_seconds(parked_for_seconds),
+            task_names=task_names,
         )
         self._let_tasks_write(task_tables)
         self._add_outputs()

@@ -586,6 +586,16 @@ def test_lives_end_in_whole_seconds_and_never_early() -> None:
     assert values[schema.TTL] == int((T + limits.EXECUTION_KEPT).timestamp()) + 1
 
 
+def test_what_was_cancelled_far_ahead_is_known_until_its_time_is_over() -> None:
+    """A ledger, and an edit that plans the slot again, would else not know of it any more."""
+    row = one_off()
+    early = replace(cancelled(row), finished_at=row.run_at - timedelta(days=30))
+
+    values = items.execution_values(early)
+
+    assert values[schema.TTL] == int((row.run_at + limits.EXECUTION_KEPT).timestamp())
+
+
 def test_a_pointer_outlasts_an_outage_of_dispatch() -> None:
     values = items.pointer_values(retry_pointer(one_off(), T))
 

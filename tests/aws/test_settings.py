@@ -252,3 +252,8 @@ def test_a_worker_is_told_how_long_what_it_does_not_know_waits() -> None:
     for wrong in ("59", "2592001", "soon"):
         with pytest.raises(BadSettings, match=name):
             WorkerSettings.of({**WORKER, name: wrong})
+
+
+def test_the_api_is_told_which_tasks_there_are_if_anybody_says_so() -> None:
+    assert ApiSettings.of(API).tasks == frozenset()
+    assert ApiSettings.of({**API, "LAMPLIGHTER_TASK_NAMES": "bill, mail"}).tasks == {"bill", "mail"}

@@ -19,6 +19,7 @@ from lamplighter.memory import MemoryWorld, VirtualClock
 from tests.cli.conftest import Terminal
 from tests.handlers.test_api_fuzz import good_jobs
 from tests.support.api import caller
+from tests.support.examples import examples
 
 INSTALLED = Path(str(resources.files("tzdata")))
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -188,7 +189,7 @@ def test_an_owner_beside_a_token_is_refused(terminal: Terminal, release: Path) -
     assert "--owner" in result.stderr
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(100))
 @given(good_jobs())
 def test_the_schedule_that_a_job_is_shown_with_is_the_one_that_it_has(
     body: dict[str, object],

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import boto3
 import requests
 
+from lamplighter.aws.offset import DynamoClockOffset
 from lamplighter.aws.payloads import S3_CONFIG
 from lamplighter.aws.queue import received_from, work_of
 from lamplighter.aws.settings import SchedulerSettings
@@ -169,20 +170,31 @@ def aws(clients: Clients) -> Iterator[World]:
     prefix = uuid.uuid4().hex[:12]
     names = create_tables(clients.dynamodb, prefix)
     urls = {lane: _queue(clients.sqs, f"{prefix}-{lane}") for lane in (*LANES, "work")}
-    bucket = create_bucket(clients.s3, f"{prefix}-payloads")
+    bucket = _OnS3(clients.s3, f"{prefix}-payloads")
     own = DynamoOwnTable(clients.dynamodb, f"{prefix}-own")
+    world = _on(clients, names, urls, bucket, own)
     try:
-        yield _on(clients, names, urls, bucket, own)
+        yield world
     finally:
+        _stop_listening(clients, world.ports)
         own.delete()
         names.delete(clients.dynamodb)
-        delete_bucket(clients.s3, bucket)
+        bucket.delete_all()
         for url in urls.values():
             clients.sqs.delete_queue(QueueUrl=url)
 
 
+def _stop_listening(clients: Clients, ports: Ports) -> None:
+    """Without this every request is heard by all the worlds before: the last ones take forever."""
+    offset = ports.clock_offset
+    assert isinstance(offset, DynamoClockOffset)
+    events = clients.dynamodb.meta.events
+    events.unregister("before-send.dynamodb", offset._on_send)
+    events.unregister("response-received.dynamodb", offset._on_answer)
+
+
 def _on(
-    clients: Clients, names: TableNames, urls: dict[str, str], bucket: str, own: OwnTable
+    clients: Clients, names: TableNames, urls: dict[str, str], bucket: "_OnS3", own: OwnTable
 ) -> World:
     wired = wire_to(
         SchedulerSettings(
@@ -190,14 +202,14 @@ def _on(
             executions_table=names.executions,
             jobs_table=names.jobs,
             control_table=names.control,
-            payloads_bucket=bucket,
+            payloads_bucket=bucket.planned,
             queues={lane: (urls[lane],) for lane in LANES},
             work_queue_url=urls["work"],
             log_sample_rate=1.0,
         ),
         dynamodb=clients.dynamodb,
         sqs=clients.sqs,
-        s3=lambda: clients.s3,
+        s3=lambda: bucket.made,
     )
     return World(
         ports=wired.ports,
@@ -209,7 +221,7 @@ def _on(
         ],
         pass_time=lambda duration: time.sleep(duration.total_seconds()),
         upload=_send,
-        bucket=_OnS3(clients.s3, bucket),
+        bucket=bucket,
         own=own,
     )
 
@@ -226,17 +238,28 @@ def _send(upload: Upload, content: bytes) -> Uploaded:
 
 @dataclass(frozen=True)
 class _OnS3:
+    """Made when it is first used: most tests never do."""
+
     client: "S3Client"
-    name: str
+    planned: str
+
+    @cached_property
+    def made(self) -> "S3Client":
+        create_bucket(self.client, self.planned)
+        return self.client
 
     def put(self, key: str, content: bytes) -> str:
-        return self.client.put_object(Bucket=self.name, Key=key, Body=content)["VersionId"]
+        return self.made.put_object(Bucket=self.planned, Key=key, Body=content)["VersionId"]
 
     def delete(self, key: str, version_id: str | None = None) -> None:
         if version_id is None:
-            self.client.delete_object(Bucket=self.name, Key=key)
+            self.made.delete_object(Bucket=self.planned, Key=key)
         else:
-            self.client.delete_object(Bucket=self.name, Key=key, VersionId=version_id)
+            self.made.delete_object(Bucket=self.planned, Key=key, VersionId=version_id)
+
+    def delete_all(self) -> None:
+        if "made" in vars(self):
+            delete_bucket(self.client, self.planned)
 
 
 def _queue(client: "SQSClient", name: str) -> str:

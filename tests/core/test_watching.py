@@ -31,6 +31,7 @@ from lamplighter.core.model import (
 )
 from lamplighter.core.schedule import parse, read_record
 from lamplighter.core.watching import first_watch, has_more, next_watch
+from tests.support.examples import ALWAYS_THE_SAME, examples
 
 START = datetime(2026, 3, 3, 10, 17, 20, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -211,7 +212,7 @@ class TestTheNext:
 
 
 class TestTwoOfOneJob:
-    @settings(max_examples=150, deadline=None, derandomize=True)
+    @settings(max_examples=examples(150), derandomize=ALWAYS_THE_SAME)
     @given(
         schedule=st.sampled_from(sorted(SCHEDULES.values())),
         n=st.integers(0, 2**40),

@@ -52,6 +52,7 @@ def without(ports: Ports, *, port: str, method: str = "") -> Ports:
 
 class TestCreate:
     def test_without_a_time_the_job_runs_now(self, acme: Caller, system: System) -> None:
+        """S0-F1."""
         answer = acme.post("/v1/jobs", {"task": "echo", "payload": {"a": [1, None]}})
 
         assert answer.status == 201
@@ -73,6 +74,7 @@ class TestCreate:
         assert acme.get(f"/v1/executions/{made['execution_id']}").json["status"] == "SUCCEEDED"
 
     def test_with_a_run_at_the_job_runs_then(self, acme: Caller, system: System) -> None:
+        """S0-F1."""
         made = acme.create(run_at="2026-01-01T01:06:00+01:00")
 
         assert (made["run_at"], made["status"]) == ("2026-01-01T00:06:00.000Z", "SCHEDULED")
@@ -114,6 +116,7 @@ class TestCreate:
     def test_takes_every_way_to_say_when(
         self, acme: Caller, schedule: dict[str, object], first: str | None
     ) -> None:
+        """S0-F2, S1-F1, S4-F1."""
         made = acme.create(**schedule)
 
         assert first in {None, made["run_at"]}
@@ -500,6 +503,7 @@ class TestIdempotency:
     def test_the_same_key_and_body_get_the_first_answer_again(
         self, acme: Caller, world: MemoryWorld
     ) -> None:
+        """S0-A2."""
         first = acme.post("/v1/jobs", BODY, Idempotency_Key="k")
         world.pass_time(timedelta(hours=1))
 
@@ -514,6 +518,7 @@ class TestIdempotency:
     def test_another_body_under_the_same_key_is_refused(
         self, acme: Caller, world: MemoryWorld
     ) -> None:
+        """S0-A2."""
         acme.post("/v1/jobs", BODY, Idempotency_Key="k")
 
         answer = acme.post("/v1/jobs", {"task": "other"}, Idempotency_Key="k")
@@ -567,6 +572,7 @@ class TestJobs:
     def test_with_a_status_lists_executions_newest_first(
         self, acme: Caller, system: System, world: MemoryWorld
     ) -> None:
+        """S1-A2, S1-F2."""
         first = acme.create()
         world.pass_time(MINUTE)
         second = acme.create()
@@ -604,6 +610,7 @@ class TestJobs:
     def test_one_job_shows_its_definition_and_executions(
         self, acme: Caller, system: System
     ) -> None:
+        """S1-A3, S2-A2."""
         made = acme.create(payload="p")
         system.work()
 
@@ -615,6 +622,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("path", ["executions", "runs"])
     def test_a_jobs_executions(self, acme: Caller, system: System, path: str) -> None:
+        """S2-A3, S4-A2."""
         made = acme.create(rate="1 minute")
         acme.create(rate="1 minute")
         system.run_for(5 * MINUTE)
@@ -633,6 +641,7 @@ class TestPauseAndResume:
     def test_a_paused_job_starts_nothing_until_it_is_resumed(
         self, acme: Caller, system: System
     ) -> None:
+        """S2-A5, S4-A4, S4-F3."""
         made = acme.create(rate="1 minute")
 
         paused = acme.post(f"/v1/jobs/{made['job_id']}/pause", {}).json
@@ -664,6 +673,7 @@ class TestPauseAndResume:
 
 class TestDelete:
     def test_answers_nothing_and_the_job_is_over(self, acme: Caller, system: System) -> None:
+        """S4-A3."""
         made = acme.create(rate="1 minute")
 
         answer = acme.delete(f"/v1/jobs/{made['job_id']}")
@@ -679,6 +689,7 @@ class TestDelete:
     def test_of_one_that_runs_is_refused_unless_it_may_be_asked_to_stop(
         self, acme: Caller, world: MemoryWorld
     ) -> None:
+        """S2-A6."""
         made = acme.create()
         (message,) = world.queue.receive()
         begin(world.ports(), message, worker="worker")
@@ -712,6 +723,7 @@ class TestExecutions:
     def test_one_shows_its_tries_its_times_and_its_result(
         self, acme: Caller, system: System
     ) -> None:
+        """S0-F6, S4-F4, S4-M1."""
         failure = Failure(kind=Kind.RETRYABLE, type="OSError", message="no route")
         outcomes: list[Outcome] = [
             Failed(failure=failure, version=2),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lamplighter.memory import MemoryWorld, VirtualClock
 from tests.support.api import JSON, Answer, caller, event
+from tests.support.examples import examples
 
 CLAIMS = {"sub": "acme"}
 FIELDS = (
@@ -122,11 +123,9 @@ claims = st.none() | st.dictionaries(
 )
 
 
-def fuzz(examples: int) -> settings:
-    """So many examples, each as slow as a shared machine makes it."""
-    return settings(
-        max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
+def fuzz(number: int) -> settings:
+    """On so many examples, each as slow as a shared machine makes it."""
+    return settings(max_examples=examples(number), suppress_health_check=[HealthCheck.too_slow])
 
 
 def answered(raw: Mapping[str, Any]) -> tuple[Answer, MemoryWorld]:
@@ -167,7 +166,7 @@ def test_any_json(value: object) -> None:
     assert answer.status in {201, 400}
 
 
-@fuzz(300)
+@fuzz(150)
 @given(good_jobs())
 def test_a_job_that_is_fine(body: dict[str, object]) -> None:
     sent = json.dumps(body)
@@ -186,7 +185,7 @@ def test_a_job_that_is_fine(body: dict[str, object]) -> None:
     assert [job["job_id"] for job in acme.get("/v1/jobs").json["items"]] == [shown["job_id"]]
 
 
-@fuzz(300)
+@fuzz(150)
 @given(likely_jobs())
 def test_a_job_that_is_nearly_fine(body: dict[str, object]) -> None:
     answer, world = posted(json.dumps(body))
@@ -211,7 +210,7 @@ def test_any_text(body: str, is_base64: bool) -> None:
     assert answer.status == 400
 
 
-@fuzz(400)
+@fuzz(250)
 @given(methods, paths, queries, headers, claims, st.none() | st.text(max_size=40))
 def test_any_request(
     method: str,
@@ -224,7 +223,7 @@ def test_any_request(
     answered(event(method, path, query=query, headers=sent, claims=of, body=body))
 
 
-@fuzz(300)
+@fuzz(200)
 @given(st.sampled_from(["/v1/jobs", "/v1/executions", f"/v1/jobs/{IDS[0]}/runs"]), queries)
 def test_any_query(path: str, query: str) -> None:
     answer, _ = answered(event("GET", path, query=query, claims=CLAIMS))

@@ -161,7 +161,7 @@ def test_health_needs_no_token(ada: Handled) -> None:
 
 
 @pytest.mark.usefixtures("module")
-@fuzz(60)
+@fuzz(30)
 @given(good_jobs())
 def test_any_job_that_is_accepted_is_seen_as_it_was_sent(body: dict[str, object]) -> None:
     sent = json.dumps(body)

@@ -141,6 +141,7 @@ CHANGES: Document = {
 class TestARecurringJob:
     @pytest.mark.parametrize("field", CHANGES)
     def test_goes_on_with_what_is_named_and_keeps_the_rest(self, acme: Caller, field: str) -> None:
+        """S2-A4, S4-A4, S2-F7."""
         made = acme.create(**RECURRING)
         before = shown(acme, made)
 

@@ -296,3 +296,66 @@ def test_no_other_create_looks_into_the_bucket(world: MemoryWorld) -> None:
 
     acme.create(payload={"small": True})
     acme.create(payload="x" * 60_000, rate="1 hour")
+
+
+class TestARunAskedForByName:
+    """A trigger of a recurring job, and a replay of what has ended, with another payload."""
+
+    @pytest.fixture(params=["trigger", "replay"])
+    def path(self, request: pytest.FixtureRequest, acme: Caller) -> str:
+        if request.param == "trigger":
+            made = acme.create(rate="1 hour", payload={"its": "own"})
+            return f"/v1/jobs/{made['job_id']}/trigger"
+        made = acme.create(payload={"its": "own"})
+        acme.post(f"/v1/executions/{made['execution_id']}/cancel", {})
+        return f"/v1/executions/{made['execution_id']}/replay"
+
+    def test_has_the_payload_that_is_named(
+        self, acme: Caller, uploader: Uploader, path: str
+    ) -> None:
+        ref = uploader.upload()
+
+        answer = acme.post(path, {"payload_ref": f"s3://payloads/{ref['key']}"})
+
+        assert answer.status == 201
+        shown = acme.get(answer.headers["location"]).json
+        assert (shown["payload_ref"], "payload" in shown) == (ref, False)
+
+    @pytest.mark.parametrize(
+        ("said", "field"),
+        [
+            ({"payload_ref": "s3://payloads/never"}, "payload_ref"),
+            ({"payload_ref": {"key": "k", "sha256": "no"}}, "payload_ref.sha256"),
+            ({"payload_ref": {"key": "k"}, "payload": 1}, "payload_ref"),
+            ({"payload_ref": 1}, "payload_ref"),
+        ],
+        ids=["nothing there", "no digest", "beside a payload", "no reference"],
+    )
+    def test_with_what_is_none_is_refused_by_name(
+        self, acme: Caller, world: MemoryWorld, path: str, said: dict[str, Any], field: str
+    ) -> None:
+        before = len(world.tables.executions)
+
+        answer = acme.post(path, said)
+
+        assert (answer.status, answer.fields) == (400, {field})
+        assert len(world.tables.executions) == before
+
+    def test_never_has_somebody_else_s(self, world: MemoryWorld, acme: Caller, path: str) -> None:
+        theirs = Uploader(caller=acme.calling_as("globex"), world=world).upload()
+
+        answer = acme.post(path, {"payload_ref": theirs})
+
+        assert (answer.status, answer.fields) == (400, {"payload_ref"})
+
+    def test_under_its_key_is_the_same_though_the_payload_was_uploaded_anew_or_is_gone(
+        self, acme: Caller, uploader: Uploader, world: MemoryWorld, path: str
+    ) -> None:
+        first = uploader.upload()
+        answers = [acme.post(path, {"payload_ref": first}, Idempotency_Key="k")]
+        world.payloads.delete(first["key"], first["version_id"])
+        answers.append(acme.post(path, {"payload_ref": first}, Idempotency_Key="k"))
+        answers.append(acme.post(path, {"payload_ref": uploader.upload()}, Idempotency_Key="k"))
+
+        assert {answer.status for answer in answers} == {201}
+        assert len({answer.json["execution_id"] for answer in answers}) == 1

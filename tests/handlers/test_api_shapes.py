@@ -87,6 +87,7 @@ def shown(acme: Caller, id: str) -> dict[str, Any]:
 
 class TestTyped:
     def test_is_answered_in_camel_case(self, acme: Caller) -> None:
+        """S0-A1."""
         answer = acme.post("/v1/jobs", TYPED, Idempotency_Key="invoice-customer-4821-2026-09")
 
         made = answer.json
@@ -180,6 +181,7 @@ class TestByTaskId:
     def test_is_answered_with_the_id_alone(
         self, acme: Caller, path: str, body: object, due: str
     ) -> None:
+        """S1-A1."""
         answer = acme.post(path, body)
 
         assert (answer.status, [*answer.json]) == (201, ["job_id"])
@@ -313,6 +315,7 @@ class TestTargeted:
 
 class TestCanonical:
     def test_is_answered_with_the_id(self, acme: Caller) -> None:
+        """S4-A1."""
         answer = acme.post("/jobs", CANONICAL)
 
         assert answer.status == 201

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lamplighter.api.patching import Patch
 from lamplighter.memory import MemoryWorld, VirtualClock
 from tests.support.api import LANES, Answer, Caller, caller
+from tests.support.examples import ALWAYS_THE_SAME, examples
 
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 OF_THE_RECORD = {
@@ -106,8 +107,8 @@ patches_of_one_offs = st.fixed_dictionaries(
 )
 
 quickly = settings(
-    max_examples=100,
-    derandomize=True,
+    max_examples=examples(60),
+    derandomize=ALWAYS_THE_SAME,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

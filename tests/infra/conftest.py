@@ -45,5 +45,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     return synthesized(
         tmp_path_factory.mktemp("local"),
         {"stage": "local", "architecture": "host", "shell_owners": "ada"}
-        | {"quotas": json.dumps({"owners": {"ada": own | {"payload_bytes": 10**9}}})},
+        | {"quotas": json.dumps({"owners": {"ada": own | {"payload_bytes": 10**9}}})}
+        | {"task_names": "bill, mail", "parked_for_seconds": "3600"}
+        | {"task_tables": json.dumps({"invoices": {"lanes": ["bulk"], "actions": ["PutItem"]}})},
     )

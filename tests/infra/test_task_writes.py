@@ -10,6 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from cdk_nag import AwsSolutionsChecks
 
 from infra.components.task_tables import TaskTable, task_tables_of
+from tests.infra.templates import Assembly
 from tests.infra.test_http_targets import scheduler_in
 
 ARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/"
@@ -116,3 +117,20 @@ def test_a_deployment_s_context_names_tables_too(tmp_path: Path) -> None:
 def test_a_table_that_is_none_is_refused_by_name(said: object, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         task_tables_of(said)
+
+
+def test_what_cdk_json_says_of_tasks_reaches_whom_it_is_about(local: Assembly) -> None:
+    functions = local.scheduler.properties("AWS::Lambda::Function")
+    told = {
+        (name, value)
+        for name, function in functions.items()
+        for variable, value in function["Environment"]["Variables"].items()
+        if variable in {"LAMPLIGHTER_TASK_NAMES", "LAMPLIGHTER_PARKED_FOR_SECONDS"}
+    }
+    roles = local.scheduler.properties("AWS::IAM::Role")
+    let_in = {name for name, role in roles.items() if ":table/invoices" in str(role)}
+
+    assert ("ApiHandler/Function", "bill,mail") in told
+    assert {value for name, value in told if "Worker" in name} == {"3600"}
+    assert [name for name in let_in if "BulkWorker" in name] == [*let_in]
+    assert len(let_in) == 1

@@ -21,6 +21,7 @@ from typing import Final
 
 from lamplighter.core.lease import Ticker
 from tests.local import workers
+from tests.local.emulated import Emulated
 from tests.local.measuring import (
     Scheduler,
     Verdict,
@@ -146,10 +147,7 @@ def every_minute(scheduler: Scheduler) -> Iterator[Verdict]:
 
 def two_clocks(scheduler: Scheduler) -> Iterator[Verdict]:
     """Asked last: each ticks once a minute."""
-    log = "".join(
-        path.read_text(errors="replace")
-        for path in sorted(scheduler.product.folder.glob("emulator.log*"))
-    )
+    log = Emulated(scheduler.product).logged()
     ticks = {clock: len(re.findall(f'"ticks_by_{clock}": ?\\[', log)) for clock in Ticker}
     yield Verdict(
         promise="both clocks tick",

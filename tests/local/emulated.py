@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import boto3
 from botocore.config import Config
@@ -14,10 +14,19 @@ from lamplighter.local.deploy import ACCOUNT, REGION, Cloud
 from tests.local.product import Product
 
 if TYPE_CHECKING:
+    from mypy_boto3_logs import CloudWatchLogsClient
     from mypy_boto3_sqs import SQSClient
 
 TASKS: Final = "LAMPLIGHTER_TASKS"
 LOG_NAMES: Final = ("emulator.log.1", "emulator.log")
+
+
+class _Terms(TypedDict):
+    endpoint_url: str
+    aws_access_key_id: str
+    aws_secret_access_key: str
+    region_name: str
+    config: Config
 
 
 @dataclass(frozen=True)
@@ -59,20 +68,38 @@ class Emulated:
             FunctionName=name, Environment={"Variables": variables}
         )
 
+    def logged(self) -> str:
+        """All that the functions have logged; the emulator's own log leaves out some calls."""
+        return "\n".join(
+            event["message"]
+            for groups in self.logs.get_paginator("describe_log_groups").paginate()
+            for group in groups["logGroups"]
+            for page in self.logs.get_paginator("filter_log_events").paginate(
+                logGroupName=group["logGroupName"]
+            )
+            for event in page["events"]
+        )
+
     @cached_property
     def cloud(self) -> Cloud:
         return Cloud(self.product.emulator_url)
 
     @cached_property
     def sqs(self) -> "SQSClient":
-        return boto3.client(
-            "sqs",
-            endpoint_url=self.product.emulator_url,
-            aws_access_key_id=ACCOUNT,
-            aws_secret_access_key="none",
-            region_name=REGION,
-            config=Config(proxies={}),
-        )
+        return boto3.client("sqs", **self._terms())
+
+    @cached_property
+    def logs(self) -> "CloudWatchLogsClient":
+        return boto3.client("logs", **self._terms())
+
+    def _terms(self) -> "_Terms":
+        return {
+            "endpoint_url": self.product.emulator_url,
+            "aws_access_key_id": ACCOUNT,
+            "aws_secret_access_key": "none",
+            "region_name": REGION,
+            "config": Config(proxies={}),
+        }
 
 
 def events(folder: Path) -> Iterator[Mapping[str, object]]:

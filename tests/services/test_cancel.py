@@ -73,7 +73,7 @@ def in_state(world: MemoryWorld, state: State) -> Execution:
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING, State.BLOCKED])
 def test_what_waits_ends_at_once_and_never_runs(system: System, state: State) -> None:
-    """S0-U1."""
+    """S0-U1, S0-F3."""
     before = in_state(system.world, state)
 
     answer = cancel(system.ports, OWNER, before.id)

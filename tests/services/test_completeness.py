@@ -35,6 +35,7 @@ from lamplighter.sim.faults import (
 )
 from lamplighter.sim.system import System
 from tests.support import partition_work
+from tests.support.examples import ALWAYS_THE_SAME, examples
 from tests.support.jobs import OWNER, created, every, new_job
 
 SECOND = timedelta(seconds=1)
@@ -646,7 +647,9 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(40),
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=ALWAYS_THE_SAME,
 )
 @given(
     steps=STEPS,

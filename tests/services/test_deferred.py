@@ -8,19 +8,22 @@ import pytest
 
 from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.deferral import Terms, digest_of
-from lamplighter.core.errors import Conflict, NotFound, Rejected
+from lamplighter.core.errors import Conflict, NotFound, Rejected, Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import Execution
+from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded
 from lamplighter.core.permits import Key
 from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.retry import Failure, Kind
-from lamplighter.services import deferred, execute, permits
+from lamplighter.ports import Received
+from lamplighter.services import deferred, execute, permits, timers
 from lamplighter.services.cancel import cancel
 from lamplighter.services.execute import Claimed, Put
+from lamplighter.sim.faults import When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.deferred_scenarios import TERMS, handed_over, ready
+from tests.simulation.rules import on
 from tests.support.jobs import OWNER
 
 SECOND = timedelta(seconds=1)
@@ -196,13 +199,187 @@ def test_what_is_said_after_the_silence_is_refused_while_the_next_try_runs() -> 
 
 
 def test_a_heartbeat_that_comes_too_late_is_told_so_before_anybody_came_by() -> None:
+    """No beat once its lease is over, though nobody may take its place until the grace is too."""
     system, claimed = handed_over()
-    system.world.pass_time(65 * SECOND)
+    system.world.pass_time(59 * SECOND)
+    assert beat(system, claimed).lease_until == system.world.now() + MINUTE
+    system.world.pass_time(60 * SECOND)
 
     with pytest.raises(Conflict, match="silent for too long"):
         beat(system, claimed)
     # Its end is still welcome: the work is done.
     assert end(system, claimed).state is State.SUCCEEDED
+
+
+def test_its_token_expires_at_the_hard_limit_though_nobody_came_by_yet() -> None:
+    """S2-E3."""
+    system, claimed = handed_over()
+    started_at = claimed.execution.started_at
+    assert started_at is not None
+    ends_at = started_at + TERMS.hard_limit
+    while system.world.now() < ends_at - 50 * SECOND:
+        system.world.pass_time(50 * SECOND)
+        beat(system, claimed)
+    system.world.pass_time(ends_at - system.world.now())
+
+    calls: list[Callable[[], Execution]] = [
+        lambda: end(system, claimed),
+        lambda: beat(system, claimed),
+    ]
+    for call in calls:
+        with pytest.raises(Conflict):
+            call()
+    assert row(system, claimed).state is State.RUNNING
+    system.run_for(10 * SECOND)
+    error = row(system, claimed).attempts[0].error
+    assert error is not None
+    assert error.type == "HardLimit"
+
+
+def lapsing() -> tuple[System, Claimed, Received]:
+    """A deferred try that was silent for too long, and the message that is to find it so."""
+    system, claimed = handed_over()
+    system.world.pass_time(66 * SECOND)
+    (message,) = system.world.queue.receive()
+    return system, claimed, message
+
+
+def test_a_beat_that_was_on_its_way_keeps_it_from_lapsing() -> None:
+    """S0-L3: who was told that it goes on is not ended by what was read before."""
+    system, claimed, message = lapsing()
+    now = system.world.now()
+
+    def beats() -> None:
+        system.ports.executions.extend(
+            claimed.execution.id, token=claimed.token, lease_until=now + MINUTE
+        )
+
+    raced = interposed(system.ports, on("executions.settle", When.BEFORE, beats))
+    put = execute.process(raced, message, system.run, worker="w-2")
+
+    assert not put.deleted
+    held = row(system, claimed)
+    assert (held.state, held.lease_until) == (State.RUNNING, now + MINUTE)
+    system.run_for(50 * SECOND)
+    assert end(system, claimed).state is State.SUCCEEDED
+    assert not [*violations(system)]
+
+
+def test_of_its_end_and_its_lapse_that_meet_the_first_counts() -> None:
+    """S2-E5."""
+    system, claimed, message = lapsing()
+
+    def ends() -> None:
+        end(system, claimed)
+
+    raced = interposed(system.ports, on("executions.settle", When.BEFORE, ends))
+    execute.process(raced, message, system.run, worker="w-2")
+    system.run_for(5 * MINUTE)
+
+    after = row(system, claimed)
+    assert (after.state, after.attempt, after.result) == (State.SUCCEEDED, 1, DONE.result)
+    assert not system.runs
+    assert not [*violations(system)]
+
+
+def test_an_end_that_a_lapse_overtook_is_told_so() -> None:
+    """S2-E5."""
+    system, claimed, message = lapsing()
+
+    def lapses() -> None:
+        execute.process(system.ports, message, system.run, worker="w-2")
+
+    raced = interposed(system.ports, on("executions.settle", When.BEFORE, lapses))
+    with pytest.raises(Conflict, match="nothing was heard of it in time"):
+        deferred.end(raced, claimed.execution.id, claimed.callback, DONE, said="done")
+    system.run_for(MINUTE)
+
+    assert row(system, claimed).attempt == 2
+    assert [run.attempt for run in system.runs] == [2]
+    assert not [*violations(system)]
+
+
+def two_ends_that_meet(first: str, second: str) -> tuple[System, Claimed, Callable[[], Execution]]:
+    """The second reads the row before the first writes it, and writes after it."""
+    system, claimed = handed_over()
+
+    def ends() -> None:
+        end(system, claimed, DONE, first)
+
+    raced = interposed(system.ports, on("executions.settle", When.BEFORE, ends))
+    id, token = claimed.execution.id, claimed.callback
+    return system, claimed, lambda: deferred.end(raced, id, token, DONE, said=second)
+
+
+def test_of_two_ends_that_meet_the_first_counts() -> None:
+    """S2-E5."""
+    system, claimed, late = two_ends_that_meet("done", "other")
+
+    with pytest.raises(Conflict, match="it was ended"):
+        late()
+    assert len(row(system, claimed).attempts) == 1
+
+
+def test_the_same_end_said_twice_at_once_is_one() -> None:
+    """S2-E5."""
+    system, claimed, late = two_ends_that_meet("done", "done")
+
+    assert late() == row(system, claimed)
+    assert len(row(system, claimed).attempts) == 1
+
+
+def test_a_cancel_that_comes_between_is_kept_by_its_end() -> None:
+    """S0-U2."""
+    system, claimed = handed_over()
+
+    def cancels() -> None:
+        cancel(system.ports, OWNER, claimed.execution.id)
+
+    raced = interposed(system.ports, on("executions.settle", When.BEFORE, cancels))
+    deferred.end(raced, claimed.execution.id, claimed.callback, BUSY, said="busy")
+    system.run_for(MINUTE)
+
+    after = row(system, claimed)
+    assert after.state is State.CANCELLED
+    assert after.cancel_requested_at is not None
+    assert not system.runs
+
+
+def test_a_second_copy_of_its_message_starts_nothing() -> None:
+    """S0-L4: nor is it received so often that it ends among the dead letters."""
+    system, claimed = handed_over()
+    timers.send(system.ports, [timers.outgoing(row(system, claimed))])
+
+    for _ in range(6):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+        assert len(system.world.queue) == 2
+        assert all(one.receives <= 1 for one in system.world.queue._stored.values())
+
+    assert not system.runs
+    end(system, claimed)
+    system.run_for(2 * MINUTE)
+    assert len(system.world.queue) == 0
+    assert not system.runs
+
+
+def test_no_limits_to_be_had_keep_who_waits_for_it_from_nothing() -> None:
+    """S0-K2: its places are then free at the end of its lease."""
+    system, claimed = ready(recurring=True)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+    for _ in range(3):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+
+    def is_throttled() -> None:
+        raise Unavailable("throttled")
+
+    broken = interposed(system.ports, on("permits.limits", When.BEFORE, is_throttled))
+    done = deferred.end(broken, claimed.execution.id, claimed.callback, DONE, said="done")
+    system.run_for(SECOND)
+
+    assert done.state is State.SUCCEEDED
+    assert len(system.runs) == 1
 
 
 @pytest.mark.parametrize("callback", ["", "0" * 32, "é", "x" * 100])
@@ -296,6 +473,22 @@ def test_what_follows_in_its_chain_waits_for_it() -> None:
     system.run_for(SECOND)
 
     assert len(system.runs) == 1
+    assert not [*violations(system)]
+
+
+def test_what_follows_gives_way_to_it_where_its_job_says_so() -> None:
+    system, claimed = ready(recurring=True, overlap=OverlapPolicy.SKIP)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+    for _ in range(4):
+        system.run_for(50 * SECOND)
+        beat(system, claimed)
+
+    (skipped,) = [
+        row for row in system.world.tables.executions.values() if row.state is State.SKIPPED
+    ]
+    assert skipped.blocker == claimed.execution.id
+    assert not system.runs
+    assert end(system, claimed).state is State.SUCCEEDED
     assert not [*violations(system)]
 
 

@@ -25,6 +25,7 @@ from lamplighter.core.schedule import Schedule, parse
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.services import completeness
 from lamplighter.services.completeness import account
+from tests.support.examples import ALWAYS_THE_SAME, examples
 from tests.support.jobs import OWNER
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -107,7 +108,9 @@ def a_row(job: Job, slot: datetime, state: State, late: int) -> Execution:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(200),
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=ALWAYS_THE_SAME,
 )
 @given(
     versions=histories(),

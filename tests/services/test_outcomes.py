@@ -129,7 +129,7 @@ def failing(kind: Kind, after: timedelta | None = None) -> Callable[[Claimed], O
 
 
 def test_a_failure_is_seen_with_its_try_and_when_the_next_one_comes(system: System) -> None:
-    """S1-W1: RETRYING, further and further apart, and given up after three where three are all."""
+    """S1-W1, S0-F4: RETRYING, further and further apart, and given up after the last of three."""
     policy = RetryPolicy(max_attempts=3, base_seconds=10)
     id = created(system.ports, new_job(retry=policy)).first.id
     system.handler = failing(Kind.RETRYABLE)

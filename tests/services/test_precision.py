@@ -16,6 +16,7 @@ from lamplighter.ports import Ports, Received
 from lamplighter.services import execute
 from lamplighter.services.execute import Claimed, Put
 from lamplighter.sim.system import System
+from tests.support.examples import examples
 from tests.support.jobs import created, every, in_, new_job
 
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -44,7 +45,7 @@ def begun(ports: Ports, message: Received) -> Execution:
     return claimed.execution
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(now_ms=st.integers(0, 2_000), wait_ms=st.integers(0, 240_000))
 def test_no_start_is_early_and_none_is_more_than_150_ms_late(now_ms: int, wait_ms: int) -> None:
     """S0-X4, S2-K1: for any millisecond that is due, and any at which it is sent."""

@@ -18,6 +18,7 @@ from lamplighter.ports import Ports
 from lamplighter.services import inspect, manage, slots
 from lamplighter.services.cancel import cancel
 from lamplighter.services.inspect import Wanted
+from tests.support.examples import examples
 from tests.support.jobs import OWNER, created, cron, new_job
 
 SECOND = timedelta(seconds=1)
@@ -165,7 +166,7 @@ def rows_until(job: Job, end: datetime) -> list[Execution]:
     return [job.occurrence(slot, now=NOON, sent_directly=True) for slot in planned]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(
     edits=st.lists(
         st.tuples(

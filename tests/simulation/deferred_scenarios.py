@@ -25,13 +25,15 @@ UseCase = Callable[[Ports], object]
 Ready = tuple[System, UseCase]
 
 
-def ready(*, recurring: bool = False) -> tuple[System, Claimed]:
+def ready(
+    *, recurring: bool = False, overlap: OverlapPolicy = OverlapPolicy.BUFFER_ALL
+) -> tuple[System, Claimed]:
     """One execution, claimed; what is tried again later succeeds at once."""
     world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2)
     system = System(world=world)
     system.run_for(timedelta(minutes=1))
     if recurring:
-        new = new_job(schedule=every("2 minutes"), retry=RETRY, overlap=OverlapPolicy.BUFFER_ALL)
+        new = new_job(schedule=every("2 minutes"), retry=RETRY, overlap=overlap)
         created(system.ports, new)
         system.run_for(timedelta(seconds=119))
         world.pass_time(2 * SECOND)

@@ -5,19 +5,23 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
 
 from lamplighter.core.errors import Rejected
+from lamplighter.memory import VirtualClock
 from lamplighter.ports import Ports
 from lamplighter.sim.decisions import ALL, NONE, Fault, counted, parse
+from lamplighter.sim.history import History
 from lamplighter.sim.shrink import shrunk
 from lamplighter.sim.simulate import Report, played, simulate
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.wire import PORTS
 from tests.simulation.mutations import MUTATIONS, PAGE, Mutation, hunted
+from tests.support.repeating import REPEATED_BY
 
 # A quarter of an hour of trouble: less than a second of ours.
 SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
@@ -34,6 +38,13 @@ def test_the_same_seed_is_the_same_history() -> None:
 
     assert first.events > 1000
     assert first.digest == second.digest
+
+
+def test_a_history_without_a_digest_has_the_same_events() -> None:
+    undigested = played(replace(SHORT, is_digested=False))
+
+    assert undigested.events == played(SHORT).events
+    assert undigested.digest == History(clock=VirtualClock()).digest
 
 
 def test_another_seed_is_another_history() -> None:
@@ -68,10 +79,12 @@ def test_a_history_that_is_kept_is_the_same_history() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_fresh_histories_break_no_promise(part: int) -> None:
+def test_fresh_histories_break_no_promise(
+    part: int, record_property: Callable[[str, object], None]
+) -> None:
     """Other ones at each run, 50,000 executions in all; the seed says how to see them again."""
     seed, executions = secrets.randbelow(1_000_000_000), BUDGET // PARTS
-    print(f"lamplighter simulate --seed {seed} --executions {executions}")
+    record_property(REPEATED_BY, f"lamplighter simulate --seed {seed} --executions {executions}")
 
     report = simulate(seed=seed, executions=executions, processes=1)
 

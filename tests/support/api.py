@@ -143,10 +143,19 @@ def caller(
     lanes: Collection[str] = LANES,
     http: HttpRules = HTTPS_FOR_ALL,
     targets: Directory = NO_TARGETS,
+    tasks: Collection[str] = (),
 ) -> Caller:
     """Somebody who calls an API on these ports; a bug in it fails the test."""
     ports = ports.ports() if isinstance(ports, MemoryWorld) else ports
-    api = Api(ports, lanes=lanes, access=access, report=_raise_bugs, http=http, targets=targets)
+    api = Api(
+        ports,
+        lanes=lanes,
+        access=access,
+        report=_raise_bugs,
+        http=http,
+        targets=targets,
+        tasks=tasks,
+    )
     return Caller(api=api)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lamplighter.core.errors import WriteRefusal
@@ -69,19 +70,23 @@ class MemoryOwnTable:
 
 @dataclass(frozen=True)
 class DynamoOwnTable:
-    client: "DynamoDBClient"
-    name: str
+    """Made when somebody first asks what it is called: most tests never do."""
 
-    def __post_init__(self) -> None:
+    client: "DynamoDBClient"
+    planned: str
+
+    @cached_property
+    def name(self) -> str:
         self.client.create_table(
-            TableName=self.name,
+            TableName=self.planned,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
         )
         self.client.get_waiter("table_exists").wait(
-            TableName=self.name, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
+            TableName=self.planned, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
         )
+        return self.planned
 
     def count(self, key: str) -> int | None:
         answer = self.client.get_item(
@@ -90,7 +95,8 @@ class DynamoOwnTable:
         return int(answer["Item"]["n"]["N"]) if "Item" in answer else None
 
     def delete(self) -> None:
-        self.client.delete_table(TableName=self.name)
+        if "name" in vars(self):
+            self.client.delete_table(TableName=self.name)
 
 
 def _of(write: OwnWrite) -> Mapping[str, Any]:

@@ -81,7 +81,8 @@ def create_tables(client: "DynamoDBClient", prefix: str) -> TableNames:
 def _create(client: "DynamoDBClient", name: str, definition: Definition) -> None:
     # No index at all is refused when it is written as an empty list.
     parameters = {key: value for key, value in definition.items() if value}
-    client.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **parameters)
-    client.get_waiter("table_exists").wait(
-        TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
-    )
+    made = client.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **parameters)
+    if made["TableDescription"]["TableStatus"] != "ACTIVE":
+        client.get_waiter("table_exists").wait(
+            TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
+        )

@@ -261,6 +261,21 @@ def test_importing_lamplighter_is_cheap() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_the_process_of_an_isolated_call_imports_nothing_of_what_a_worker_does() -> None:
+    """It is paid for by each call: neither stores, nor services, nor what speaks to AWS."""
+    program = (
+        "import sys, lamplighter.tasks.child\n"
+        "foreign = tuple('lamplighter.' + one for one in ('services', 'ports', 'aws'))\n"
+        "print([one for one in sys.modules if one.startswith((*foreign, 'boto', 'http'))])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_the_package_offers_what_it_says_and_nothing_else() -> None:
     assert {name: getattr(lamplighter, name).__name__ for name in lamplighter.__all__} == {
         name: name for name in lamplighter.__all__ if name != "task"

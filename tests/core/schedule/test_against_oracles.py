@@ -1,15 +1,12 @@
 """Random expressions in windows around changes of the clock, against two independent answers.
 
-`LAMPLIGHTER_EXAMPLES` sets how many: 2,000 against the walk unless it says otherwise, half as
-many against cronsim.
+Some hundreds each time, other ones each time; `make prove` tries many more.
 """
 
-import os
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
 
-import pytest
 from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,8 +14,8 @@ from hypothesis import strategies as st
 from lamplighter.core.errors import Rejected
 from lamplighter.core.schedule import PINNED, Schedule, parse
 from tests.core.schedule import oracle
+from tests.support.examples import examples
 
-EXAMPLES = int(os.environ.get("LAMPLIGHTER_EXAMPLES", "2000"))
 MINUTE = timedelta(minutes=1)
 
 # Whole hours, half hours, quarters, two hours, a day; at midnight; law after law.
@@ -92,8 +89,7 @@ def _schedule(cron: str, zone: str, gap: str = "NEXT_VALID", fold: str = "FIRST"
         raise
 
 
-@pytest.mark.slow
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(500))
 @given(
     EXPRESSIONS,
     st.sampled_from(WINDOWS),
@@ -113,8 +109,7 @@ def test_a_schedule_is_due_when_walking_every_minute_says_so(
     assert list(schedule.timeline.between(start, end, descending=True)) == found[::-1]
 
 
-@pytest.mark.slow
-@settings(max_examples=max(EXAMPLES // 2, 50), deadline=None)
+@settings(max_examples=examples(250))
 @given(EXPRESSIONS, st.sampled_from(WINDOWS))
 def test_a_schedule_is_due_when_cronsim_says_so(
     cron: str, window: tuple[str, datetime, datetime]
@@ -132,7 +127,7 @@ def test_a_schedule_is_due_when_cronsim_says_so(
     assert found == list(takewhile(lambda instant: instant < end, theirs))
 
 
-@settings(max_examples=max(EXAMPLES // 10, 50), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     EXPRESSIONS,
     st.sampled_from(WINDOWS),

@@ -224,12 +224,19 @@ class Executions(Protocol):
         ...
 
     def settle(
-        self, after: Execution, *, token: Token, job_version: int | None = None
+        self,
+        after: Execution,
+        *,
+        token: Token,
+        job_version: int | None = None,
+        lease_until: datetime | None = None,
     ) -> Execution:
         """Write what a try led to, on condition that the token holds the row.
 
         With `job_version`, also on condition that the job still has it: raises VersionMoved
-        when it has moved on. Raises LostClaim when the token no longer holds the row.
+        when it has moved on. With `lease_until`, instead of that, also on condition that no beat
+        has moved the lease from there. Raises LostClaim when the token no longer holds the row,
+        or its holder has beaten.
         """
         ...
 

@@ -49,7 +49,7 @@ class Accounting:
         after = None if cursor is None else _read(cursors.read(cursor, digested))
         found = account(self.ports, self.owner, id, start=start, end=end, after=after)
         following = cursors.write(found.next.text, digested) if found.next else None
-        return _rendered(found, next_cursor=following)
+        return rendered(found, next_cursor=following)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,8 @@ def _instant(query: Query, name: str, otherwise: Callable[[], datetime]) -> date
     return otherwise() if text is None else parse_instant(name, text)
 
 
-def _rendered(found: Account, *, next_cursor: str | None) -> documents.Ledger:
+def rendered(found: Account, *, next_cursor: str | None) -> documents.Ledger:
+    """A part of a ledger."""
     return {
         "job_id": found.job.id,
         "from": format_instant(min(found.start, found.end)),

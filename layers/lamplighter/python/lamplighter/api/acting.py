@@ -11,7 +11,15 @@ from typing import Annotated, Final, cast
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from lamplighter.api import cursors, documents, problems, render, strict_json
-from lamplighter.api.bodies import Body, faults_of, fingerprint, read
+from lamplighter.api.bodies import (
+    Body,
+    PayloadBody,
+    by_bytes,
+    faults_of,
+    fingerprint,
+    payload_of,
+    read,
+)
 from lamplighter.api.creating import Reply
 from lamplighter.api.problems import Faults
 from lamplighter.core.buckets import (
@@ -24,7 +32,7 @@ from lamplighter.core.buckets import (
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import FINAL, NEEDS_ATTENTION
 from lamplighter.core.limits import BULK_MAX_EXECUTIONS
-from lamplighter.core.model import Execution, Owner, Payload
+from lamplighter.core.model import Execution, Owner
 from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.core.status import Status, parse_status, status_of
 from lamplighter.ports import Ports
@@ -39,7 +47,7 @@ _ENDED: Final = frozenset(Status(state) for state in FINAL)
 _MARKED: Final = MappingProxyType({"Idempotent-Replayed": "true"})
 
 
-class ReplayBody(Body):
+class ReplayBody(PayloadBody):
     """What is to be otherwise this time; nothing, unless given."""
 
     payload: Annotated[
@@ -137,8 +145,8 @@ class Acting:
             self.ports,
             self.owner,
             id,
-            payload=_payload(body),
-            key=keyed(key, ["replay_execution", id, value]),
+            payload=payload_of(body),
+            key=keyed(key, ["replay_execution", id, by_bytes(value)]),
             traceparent=self.traceparent,
         )
         return made(answer)
@@ -199,11 +207,6 @@ class Acting:
             "answers": [answer for answer in handled.results if answer is not None],
             "next_cursor": handled.next and cursors.write(handled.next, query),
         }
-
-
-def _payload(body: ReplayBody) -> Payload | None:
-    said = body.said("payload")
-    return Payload.of(strict_json.compact(said["payload"])) if said else None
 
 
 def keyed(key: str | None, asked: object) -> IdempotencyKey[Execution] | None:

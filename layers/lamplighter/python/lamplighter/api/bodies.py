@@ -253,6 +253,13 @@ PayloadRefField = Annotated[
 ]
 
 
+class PayloadBody(Body):
+    """A payload in the place of another, or none."""
+
+    payload: object = None
+    payload_ref: PayloadRefField
+
+
 def _seconds(bounds: tuple[timedelta, timedelta], description: str) -> FieldInfo:
     low, high = (bound // _SECOND for bound in bounds)
     info: FieldInfo = Field(ge=low, le=high, description=description)
@@ -392,13 +399,18 @@ TimingReader = Callable[[JobBody, datetime], Timing]
 
 
 def fingerprint(body: object) -> str:
-    """A digest of a body that is the same however its JSON was written.
+    """A digest of a body that is the same however its JSON was written."""
+    return sha256(canonical(by_bytes(body)).encode()).hexdigest()
 
-    A payload by reference counts as its bytes: who asks again may have uploaded them again.
+
+def by_bytes(body: object) -> object:
+    """The same, but that a payload by reference counts as its bytes.
+
+    Who asks again may have uploaded them again.
     """
     if isinstance(body, dict) and _tells_bytes(ref := body.get("payload_ref")):
-        body = {**body, "payload_ref": {name: ref[name] for name in _OF_BYTES}}
-    return sha256(canonical(body).encode()).hexdigest()
+        return {**body, "payload_ref": {name: ref[name] for name in _OF_BYTES}}
+    return body
 
 
 def _tells_bytes(ref: object) -> TypeGuard[Mapping[str, object]]:
@@ -668,7 +680,15 @@ def names_of(model: type[Body], path: list[str]) -> list[str]:
     return [*fields]
 
 
-def named_payload(body: JobBody) -> Named | None:
+def payload_of(body: PayloadBody) -> Payload | Named | None:
+    """What stands in the place of another payload; raises Rejected or Faults."""
+    if (named := named_payload(body)) is not None:
+        return named
+    said = body.said("payload")
+    return Payload.of(compact(said["payload"])) if said else None
+
+
+def named_payload(body: JobBody | PayloadBody) -> Named | None:
     """The payload that a body has by reference, not looked for yet; raises Rejected or Faults."""
     said = body.said("payload", "payload_ref")
     if "payload_ref" not in said:

@@ -1,8 +1,9 @@
 """Creating jobs, one or many of a request: what each is answered, wherever that is written."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Annotated, cast
 
@@ -54,6 +55,8 @@ class Creation:
     forecast: bool | None = None
     """Whether to tell of a late start; None: only of recurring jobs', whose creates are rare."""
     forewarning: Forewarning
+    tasks: Collection[str] = ()
+    """Those that the operator says workers know; none: they say nothing of it."""
 
     def one(self, value: object, *, key: str | None) -> Reply:
         """Make the job that a body asks for; raises what Api answers with a problem.
@@ -99,9 +102,22 @@ class Creation:
         return tell
 
     def _warnings(self, made: Created) -> Document:
+        told = [*self._late(made), *self._unknown(made)]
+        return {"warnings": told} if told else {}
+
+    def _late(self, made: Created) -> Iterator[documents.Forewarning]:
         is_wanted = made.job is not None if self.forecast is None else self.forecast
-        crowd = self.forewarning.of(made.first) if is_wanted else None
-        return {} if crowd is None else {"warnings": [loads.forewarning(crowd)]}
+        if is_wanted and (crowd := self.forewarning.of(made.first)) is not None:
+            yield loads.forewarning(crowd)
+
+    def _unknown(self, made: Created) -> Iterator[documents.UnknownTask]:
+        spec = made.job.spec if made.job else made.first.spec
+        if spec is None or spec.target is not None or not self.tasks or spec.task in self.tasks:
+            return
+        meant = get_close_matches(spec.task, sorted(self.tasks), n=1)
+        hint = f"; did you mean {meant[0]}?" if meant else ""
+        detail = f"No worker is said to know this task: it waits, PARKED, until one does{hint}"
+        yield {"code": "task-is-unknown", "detail": detail, "task": spec.task}
 
     def many(self, values: Sequence[object]) -> documents.Batch:
         """Make each job by itself: whatever is wrong with one, the others go on."""

@@ -28,8 +28,18 @@ class Forewarning(TypedDict):
     """With as wide a window on the jobs that are due then, nothing would be late."""
 
 
+@_DESCRIBED
+class UnknownTask(TypedDict):
+    """What was accepted waits, `PARKED`, until a worker knows its task."""
+
+    code: str
+    """`task-is-unknown`"""
+    detail: str
+    task: str
+
+
 class _Warned(TypedDict):
-    warnings: NotRequired[list[Forewarning]]
+    warnings: NotRequired[list[Forewarning | UnknownTask]]
     """Only where there are any."""
 
 

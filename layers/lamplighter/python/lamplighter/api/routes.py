@@ -105,6 +105,7 @@ class Api:
         report: Callable[[Exception, Request], None],
         http: HttpRules = NOBODY,
         targets: Directory = NO_TARGETS,
+        tasks: Collection[str] = (),
     ) -> None:
         self._ports = ports
         self._lanes = lanes
@@ -112,6 +113,7 @@ class Api:
         self._report = report
         self._http = http
         self._targets = targets
+        self._tasks = tasks
         self._app = APIGatewayHttpResolver(strip_prefixes=["/v1"])
         self._add_routes()
         self._add_exceptions()
@@ -240,6 +242,7 @@ class Api:
             targets=self._targets,
             forecast=_switch(call.query, "forecast"),
             forewarning=Forewarning(ports=self._ports),
+            tasks=self._tasks,
         )
 
     def _jobs(self, call: Call) -> Response[str]:

@@ -8,13 +8,21 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from lamplighter.api import acting, documents, strict_json
-from lamplighter.api.bodies import Body, faults_of, fingerprint, read
+from lamplighter.api import acting, documents
+from lamplighter.api.bodies import (
+    Body,
+    PayloadBody,
+    by_bytes,
+    faults_of,
+    fingerprint,
+    payload_of,
+    read,
+)
 from lamplighter.api.creating import Reply
 from lamplighter.api.problems import Faults
 from lamplighter.core.buckets import JobId
 from lamplighter.core.limits import BACKFILL_MAX_SLOTS, BACKFILL_MAX_SPREAD, BACKFILL_SLOTS
-from lamplighter.core.model import Owner, Payload
+from lamplighter.core.model import Owner
 from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.ports import Ports
 from lamplighter.services.backfill import Asked, Backfill, Key, backfill, planned
@@ -23,7 +31,7 @@ from lamplighter.services.trigger import trigger
 _REPLAYED: Final = MappingProxyType({"Idempotent-Replayed": "true"})
 
 
-class TriggerBody(Body):
+class TriggerBody(PayloadBody):
     """What is to be otherwise in this run; nothing, unless given."""
 
     payload: Annotated[
@@ -70,14 +78,13 @@ class Running:
     def trigger(self, id: JobId, value: object, *, key: str | None) -> Reply:
         """Run the job now, 201; raises what Api answers with a problem."""
         body = read(TriggerBody, value)
-        said = body.said("payload")
         answer = trigger(
             self.ports,
             self.owner,
             id,
-            payload=Payload.of(strict_json.compact(said["payload"])) if said else None,
+            payload=payload_of(body),
             traceparent=self.traceparent,
-            key=acting.keyed(key, ["trigger_job", id, value]),
+            key=acting.keyed(key, ["trigger_job", id, by_bytes(value)]),
         )
         return acting.made(answer)
 

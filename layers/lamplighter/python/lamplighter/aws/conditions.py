@@ -219,9 +219,11 @@ def extend(id: ExecutionId, *, token: Token, lease_until: datetime) -> Update:
     )
 
 
-def settle(after: Execution, *, token: Token) -> Update:
-    """What a try led to, from the one who holds it."""
-    still_ours = Attr(items.TOKEN).eq(token)
+def settle(after: Execution, *, token: Token, lease_until: datetime | None = None) -> Update:
+    """What a try led to, from the one who holds it; or, whose lease ran out then, over its head."""
+    still_ours: ConditionBase = Attr(items.TOKEN).eq(token)
+    if lease_until is not None:
+        still_ours = _same_holder(token, lease_until)
     first_start = after.first_started_at
     outcome = {
         **items.outcome_values(after),

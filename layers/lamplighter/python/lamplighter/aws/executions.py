@@ -167,9 +167,14 @@ class DynamoExecutions:
         raise LostClaim(id)
 
     def settle(
-        self, after: Execution, *, token: Token, job_version: int | None = None
+        self,
+        after: Execution,
+        *,
+        token: Token,
+        job_version: int | None = None,
+        lease_until: datetime | None = None,
     ) -> Execution:
-        update = conditions.settle(after, token=token)
+        update = conditions.settle(after, token=token, lease_until=lease_until)
         if job_version is None:
             answer = self._row_or_refusal(update)
         else:

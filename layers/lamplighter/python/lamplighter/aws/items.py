@@ -1074,7 +1074,9 @@ def _end_of_life(row: Execution) -> int | None:
         return _end_of_trail(row.moved_to)
     if not row.is_final or row.finished_at is None:
         return None
-    return _seconds_up(row.finished_at + limits.EXECUTION_KEPT)
+    # What was ended far ahead of its time is still asked for at that time: by its job's ledger,
+    # by its chain, and by whoever planned it before.
+    return _seconds_up(max(row.run_at, row.finished_at) + limits.EXECUTION_KEPT)
 
 
 def _ms(instant: datetime | None) -> int | None:

@@ -227,6 +227,12 @@ NOTICE_TOPIC: Final = Variable(
     parse=str,
     default="",
 )
+TASK_NAMES: Final = Variable(
+    name="LAMPLIGHTER_TASK_NAMES",
+    means="the tasks that workers know, comma-separated; a create of another one is warned of",
+    parse=_names,
+    default="",
+)
 PARKED_FOR: Final = Variable(
     name="LAMPLIGHTER_PARKED_FOR_SECONDS",
     means="how long an execution waits for a worker that knows its task and version",
@@ -355,6 +361,7 @@ class ApiSettings(Settings):
     scope_prefix: str
     http: HttpRules = NOBODY
     targets: Directory = NO_TARGETS
+    tasks: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -371,6 +378,7 @@ class ApiSettings(Settings):
             payloads_bucket=PAYLOADS_BUCKET.read(environment),
             shards=shards,
             partitions=partitions,
+            tasks=TASK_NAMES.read(environment),
             owner_claim=OWNER_CLAIM.read(environment),
             requires_scopes=REQUIRE_SCOPES.read(environment),
             scope_prefix=SCOPE_PREFIX.read(environment),

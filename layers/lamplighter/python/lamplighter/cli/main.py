@@ -14,6 +14,7 @@ from lamplighter.cli import (
     limits,
     schedule,
     simulate,
+    tracing,
     tz_diff,
     worker,
 )
@@ -41,6 +42,8 @@ app.command("recover")(accounting.recover)
 app.command("failover")(failover.failover)
 app.command("tz-diff")(tz_diff.tz_diff)
 app.command("simulate")(simulate.simulate)
+app.command("export-trace")(tracing.export_trace)
+app.command("check-trace")(tracing.check_trace)
 app.command("worker")(worker.worker)
 
 

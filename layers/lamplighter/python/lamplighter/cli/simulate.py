@@ -2,12 +2,14 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Column, Table
 
 from lamplighter.cli.surroundings import FAILED, REFUSED, AsJson, fail, terminal
+from lamplighter.cli.tracing import record
 from lamplighter.core.errors import Rejected
 
 if TYPE_CHECKING:
@@ -39,6 +41,15 @@ def simulate(
     replays: Annotated[
         int, typer.Option(help="How often a history that fails is replayed to make it short.")
     ] = 100,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the first history there, for check-trace.",
+            show_default=False,
+            dir_okay=False,
+            writable=True,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Play histories full of faults in virtual time; end with 1 if any breaks a promise.
@@ -62,6 +73,8 @@ def simulate(
     first = secrets.randbelow(1_000_000_000) if seed is None else seed
     # To be read while it runs, or once it was killed.
     typer.echo(f"seed {first}", err=True)
+    if history is not None:
+        record(Setup(seed=first, faults=chosen), history)
     report = run(seed=first, executions=executions, faults=chosen, processes=processes)
     found = [
         shrunk(Setup(seed=failed, faults=chosen), violation.promise, replays=replays)

@@ -119,6 +119,7 @@ def decode(body: str) -> Place:
     return Place(at=at, shard=shard, hash=hash_bits)
 
 
+@lru_cache(maxsize=1024)  # the bounds of the minutes that are looked at now
 def before(instant: datetime) -> Position:
     """The position just before every row of this instant."""
     return Position(encode(max(0, to_ms(instant)), 0, 0)[:-1])

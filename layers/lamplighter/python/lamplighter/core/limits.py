@@ -138,7 +138,7 @@ TARGET_BESIDE_BYTES: Final = 2048
 ERROR_MESSAGE_MAX_CHARS: Final = 500
 HISTORY_MAX_ATTEMPTS: Final = 20
 NAME_MAX_CHARS: Final = 128
-EXECUTION_KEPT: Final = timedelta(days=7)
+EXECUTION_KEPT: Final = timedelta(days=7)  # after its end, or its time where that is later
 # Past its time. A pointer that goes before dispatch came to it is a retry or a check lost for
 # good (P7), so it outlasts any outage; there are few of them.
 POINTER_KEPT: Final = timedelta(days=30)
@@ -153,6 +153,9 @@ REARM_AFTER: Final = timedelta(seconds=90)
 # This far behind, dispatch serves what is due now first, and the backlog beside it. A layout
 # begins up to two minutes before its first visit.
 BACKLOG_AFTER: Final = timedelta(seconds=120)
+# After an outage of hours most buckets are empty. How far a visit has come is written down this
+# often all the same: else where calls keep failing each visit would begin at the beginning.
+COMMIT_PAGES: Final = 50
 # Messages a second that a backlog comes to in the whole stack: what a default stack can start.
 DRAIN_PER_SECOND: Final = 1000.0
 DRAIN_RANGE: Final = (1.0, 1e6)

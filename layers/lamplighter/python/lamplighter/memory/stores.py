@@ -248,10 +248,17 @@ class MemoryExecutions:
             return self._write(replace(row, lease_until=latest))
 
     def settle(
-        self, after: Execution, *, token: Token, job_version: int | None = None
+        self,
+        after: Execution,
+        *,
+        token: Token,
+        job_version: int | None = None,
+        lease_until: datetime | None = None,
     ) -> Execution:
         with self._tables.lock:
             row = self._held(after.id, token)
+            if lease_until is not None and row.lease_until != lease_until:
+                raise LostClaim(after.id)
             self._tables.check_version(row, job_version)
             return self._write(
                 replace(after, cancel_requested_at=row.cancel_requested_at, waiters=row.waiters)

@@ -10,7 +10,6 @@ from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.deferral import LAPSED, digest_of, is_same
 from lamplighter.core.errors import Conflict, LostClaim, NotFound, Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import TAKE_OVER_GRACE
 from lamplighter.core.model import Execution, Token, Trigger
 from lamplighter.core.notices import is_owed
 from lamplighter.core.outcome import Failed, Succeeded, called_back
@@ -32,8 +31,9 @@ def heartbeat(ports: Ports, id: ExecutionId, callback: str) -> Execution:
     if row.deferral is None:
         return row
     now = ports.clock.now()
-    if row.lease_until is not None and row.lease_until + TAKE_OVER_GRACE <= now:
-        # Whoever comes by next ends it; it must not be said to go on.
+    if row.lease_until is not None and row.lease_until <= now:
+        # Whoever comes by after the grace ends it, or has its places (P21): the grace is for
+        # the beats that are on their way then.
         raise Conflict(reason="the try was silent for too long")
     try:
         return ports.executions.extend(id, token=token, lease_until=row.deferral.lease_until(now))
@@ -47,6 +47,8 @@ def end(
 ) -> Execution:
     """End a deferred try as its worker would have; once, and the first one counts.
 
+    Silence does not keep it from being ended, while nobody has noticed; its hard limit does.
+
     `said` is all that was said: the same again is answered with the same, so that a caller who
     heard nothing may ask again. Raises NotFound and Conflict as `heartbeat`. After a crash what
     follows from it is done by the message that waits for the end of its lease, or the sweep.
@@ -58,12 +60,16 @@ def end(
         if before and is_same(before.token, digest_of(callback)) and before.answer == answer:
             return row
         row, token = _held(ports, id, callback)
+        now = ports.clock.now()
+        if row.deferral is not None and row.deferral.ends_at <= now:
+            # Whoever comes by next says so in the row.
+            raise Conflict(reason="the try is over: its hard limit has passed")
         after = called_back(
             row,
             outcome,
             answer=answer,
             policy=policy_of(ports, row),
-            now=ports.clock.now(),
+            now=now,
             jitter=ports.chance.jitter(),
         )
         try:
@@ -79,8 +85,9 @@ def end(
 
 def follow(ports: Ports, before: Execution, settled: Execution, token: Token) -> None:
     """What follows from the end of a deferred try; doing it again is harmless."""
-    bounds = ports.permits.limits().on(queue=before.queue, owner=before.owner, task=before.task)
     try:
+        limits = ports.permits.limits()
+        bounds = limits.on(queue=before.queue, owner=before.owner, task=before.task)
         permits.release(ports, bounds, before.id, token)
     except Unavailable as error:
         # Then they are free at the end of its lease.

@@ -30,6 +30,7 @@ from lamplighter.core.lease import Backlog, Grant, Intent, Layout, Progress
 from lamplighter.core.lifecycle import Event
 from lamplighter.core.limits import (
     BACKLOG_AFTER,
+    COMMIT_PAGES,
     DRAIN_PAGE,
     LOOK_AGAIN,
     MARGIN,
@@ -167,7 +168,7 @@ class _Visit:
         """Declare a page, do it, and go past it; how many messages it came to."""
         self.looked_at += 1
         is_called_for = any(_is_dispatched(row) for row in rows)
-        if is_called_for or self._now() + MARGIN > self.lease_until:
+        if is_called_for or self._is_to_be_written_down():
             self._advance(self.grant.progress, intent)
         sent = self._do(intent, rows) if is_called_for else 0
         self.grant = _at(self.grant, self._past(intent, sent))
@@ -219,6 +220,11 @@ class _Visit:
     def _share(self) -> int:
         """How many rows of a backlog come at once: not more than its rate allows for a while."""
         return max(1, min(PAGE_ROWS, int(self._rate * DRAIN_PAGE.total_seconds())))
+
+    def _is_to_be_written_down(self) -> bool:
+        """Whether it was long since, in time or in empty pages, that it said how far it is."""
+        is_ending = self._now() + MARGIN > self.lease_until
+        return is_ending or self.looked_at % COMMIT_PAGES == 0
 
     def _is_in_time(self) -> bool:
         return self.looked_at == 0 or self.time_left()

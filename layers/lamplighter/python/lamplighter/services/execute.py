@@ -324,8 +324,9 @@ def _take_over(
 
 
 def _lapse(ports: Ports, received: Received, holder: Execution) -> Put:
-    """End a deferred try that nobody ended in time, unless somebody does in this instant."""
-    if holder.deferral is None or holder.token is None:
+    """End a deferred try that nobody ended in time, unless it is heard of in this instant."""
+    token, lease_until = holder.token, holder.lease_until
+    if holder.deferral is None or token is None or lease_until is None:
         raise ValueError(f"{holder.id} is not deferred")
     after = lapsed(
         holder,
@@ -335,10 +336,14 @@ def _lapse(ports: Ports, received: Received, holder: Execution) -> Put:
         jitter=ports.chance.jitter(),
     )
     try:
-        settled = _settle(ports, after, holder.token, None)
+        settled = _persistently(
+            ports,
+            lambda: ports.executions.settle(after, token=token, lease_until=lease_until),
+        )
     except LostClaim:
         return _keep(ports, received, _SHORTEST_HIDE)
-    deferred.follow(ports, holder, settled, holder.token)
+    ports.telemetry.finished(settled)
+    deferred.follow(ports, holder, settled, token)
     return _delete(ports, received)
 
 

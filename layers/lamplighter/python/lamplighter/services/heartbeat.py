@@ -5,27 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Protocol
 
 from lamplighter.core.errors import LostClaim, Unavailable
 from lamplighter.core.limits import BEAT_EVERY, TAKE_OVER_GRACE, WORKER_LEASE
+from lamplighter.core.stopping import Stop
 from lamplighter.ports import Ports
 from lamplighter.services import permits
 from lamplighter.services.execute import Claimed
 
+__all__ = ["Handling", "Heartbeats", "Stop"]
+
 _BEAT_S = BEAT_EVERY.total_seconds()
 _HELD_S = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
-
-
-class Stop(StrEnum):
-    """Why a handler is asked to stop."""
-
-    CANCELLED = "cancelled"
-    TIMEOUT = "timeout"
-    LOST_LEASE = "lost_lease"
-    STOPPING = "stopping"
-    """Its worker is to end: the same try goes on elsewhere."""
 
 
 class Handling(Protocol):

@@ -82,6 +82,11 @@ def find(ports: Ports, owner: Owner, named: Named) -> Payload:
     )
 
 
+def given(ports: Ports, owner: Owner, payload: Payload | Named | None) -> Payload | None:
+    """What stands in the place of another payload, looked for where it is named; as `find`."""
+    return find(ports, owner, payload) if isinstance(payload, Named) else payload
+
+
 def read(ports: Ports, ref: PayloadRef) -> str | Failure:
     """The text that a reference leads to, if it is still what was accepted; else why not.
 

@@ -6,7 +6,7 @@ from lamplighter.core.buckets import ExecutionId, execution_of, from_ms, to_ms
 from lamplighter.core.errors import Conflict, NotFound
 from lamplighter.core.model import Execution, JobStatus, Owner, Payload, Spec, Trigger
 from lamplighter.ports import Ports
-from lamplighter.services import additional, inspect, slots
+from lamplighter.services import additional, inspect, payloads, slots
 from lamplighter.services.additional import Run
 from lamplighter.services.submit import IdempotencyKey, Replayed
 
@@ -16,16 +16,17 @@ def replay(
     owner: Owner,
     id: ExecutionId,
     *,
-    payload: Payload | None = None,
+    payload: Payload | payloads.Named | None = None,
     key: IdempotencyKey[Execution] | None = None,
     traceparent: str | None = None,
 ) -> Execution | Replayed:
     """A new execution of the same job and slot, due now, by the definition that the old one had.
 
     With its payload it keeps its idempotency key; with a payload given here it has a new one.
-    Raises NotFound; Conflict for what has not ended, whose recurring job was deleted, or whose
-    payload is no longer kept; and as `additional.make` does: after a crash there is the new
-    row with its key, or neither, and without a key asking again may make another.
+    Raises NotFound; Rejected for a named payload that is not there; Conflict for what has not
+    ended, whose recurring job was deleted, or whose payload is no longer kept; and as
+    `additional.make` does: after a crash there is the new row with its key, or neither, and
+    without a key asking again may make another.
     """
     if key is not None and (known := additional.answered(ports, owner, key)):
         return known
@@ -36,7 +37,8 @@ def replay(
         raise Conflict(reason=f"{id} is {row.state}: only what has ended is replayed")
     now = from_ms(to_ms(ports.clock.now()))
     spec, version = _definition(ports, row)
-    spec = replace(spec, payload=payload or _payload(ports, row, spec.payload))
+    other = payloads.given(ports, owner, payload)
+    spec = replace(spec, payload=other or _payload(ports, row, spec.payload))
     run = Run(
         owner=owner,
         job_id=row.job_id,
@@ -49,7 +51,7 @@ def replay(
         scheduled_for=row.scheduled_for,
         run_at=now,
         replay_of=row.id,
-        idempotent_as=None if payload else row.idempotent_as or row.id,
+        idempotent_as=None if other else row.idempotent_as or row.id,
         traceparent=traceparent,
     )
     return additional.make(ports, additional.planned(ports, run, now=now), key)

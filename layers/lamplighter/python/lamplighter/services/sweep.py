@@ -17,6 +17,7 @@ from lamplighter.core.lease import Grant, Kind, Layout
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
     CHECK_SCHEDULED_AGAIN,
+    COMMIT_PAGES,
     MARGIN,
     PARTITION_LEASE,
     PROMOTED_INTO_MESSAGES,
@@ -43,7 +44,7 @@ def sweep(
     seen, reached = 0, grant.watermark
     shards = layout.shards_of(grant.work.partition)
     lease_until = ports.clock.now() + PARTITION_LEASE
-    for page in pages(ports, shards, reached, until):
+    for number, page in enumerate(pages(ports, shards, reached, until), 1):
         backlog = _Backlog(ports, page, layout.partitions)
         for row in page.rows:
             if not time_left():
@@ -56,6 +57,9 @@ def sweep(
                 _commit(ports, grant, reached, lease_until)
         else:
             reached = page.reached
+            if number % COMMIT_PAGES == 0:
+                lease_until = ports.clock.now() + PARTITION_LEASE
+                _commit(ports, grant, reached, lease_until)
             continue
         break
     grant = _commit(ports, grant, reached, ports.clock.now())

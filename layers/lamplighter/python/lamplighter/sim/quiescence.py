@@ -11,6 +11,7 @@ from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import ON_TIME
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Trigger
 from lamplighter.core.waits import Part
+from lamplighter.memory import MemoryWorld
 from lamplighter.services import completeness
 from lamplighter.sim.invariants import of_rows
 from lamplighter.sim.simulation import Simulation
@@ -26,15 +27,20 @@ def violations(simulation: Simulation) -> Iterator[Violation]:
     """Every promise that is broken at the end, and those that were on the way."""
     yield from simulation.watch.violations
     yield from _lost(simulation)
-    yield from _dead_chains(simulation)
-    yield from _forked(simulation)
-    yield from _unaccounted(simulation)
+    yield from of_jobs(simulation.world)
     yield from _late(simulation)
     yield from _needlessly_mended(simulation)
     ran = {run.execution_id for run in simulation.watch.runs}
     for says in of_rows(simulation.world, ran, skew=_SECOND):
         promise, _, rest = says.partition(": ")
         yield Violation(promise=promise, says=rest, about=_ids(simulation, rest))
+
+
+def of_jobs(world: MemoryWorld) -> Iterator[Violation]:
+    """What a recurring job's rows tell: each chain goes on, none forks, every slot is there."""
+    yield from _dead_chains(world)
+    yield from _forked(world)
+    yield from _unaccounted(world)
 
 
 def _ids(simulation: Simulation, text: str) -> tuple[str, ...]:
@@ -63,9 +69,9 @@ def _waits(simulation: Simulation, row: Execution) -> bool:
     return row.state is State.BLOCKED and blocker is not None and not blocker.is_final
 
 
-def _dead_chains(simulation: Simulation) -> Iterator[Violation]:
+def _dead_chains(world: MemoryWorld) -> Iterator[Violation]:
     """An active recurring job that makes more occurrences has one armed and unsent (P2)."""
-    tables, now = simulation.world.tables, simulation.world.now()
+    tables, now = world.tables, world.now()
     armed = Counter(
         row.job_id
         for row in tables.executions.values()
@@ -78,13 +84,13 @@ def _dead_chains(simulation: Simulation) -> Iterator[Violation]:
             yield Violation(promise="no chain ends", says=says, about=(job.id,))
 
 
-def _forked(simulation: Simulation) -> Iterator[Violation]:
+def _forked(world: MemoryWorld) -> Iterator[Violation]:
     """No two slots follow the same one: neither would look at the other (P12, P16).
 
     What runs beside the schedule may look past a slot that gave way, so it is left out.
     """
     after: dict[tuple[ExecutionId, int], ExecutionId] = {}
-    for row in simulation.world.tables.executions.values():
+    for row in world.tables.executions.values():
         if row.predecessor is None or row.state is State.CANCELLED:
             continue
         if row.trigger is not Trigger.SCHEDULE:
@@ -104,10 +110,10 @@ def _next(job: Job, now: datetime) -> datetime | None:
     return slot
 
 
-def _unaccounted(simulation: Simulation) -> Iterator[Violation]:
+def _unaccounted(world: MemoryWorld) -> Iterator[Violation]:
     """Every slot that a job planned ran, or has a reason why not (the ledger)."""
-    ports, now = simulation.ports(), simulation.world.now()
-    for job in [*simulation.world.tables.jobs.values()]:
+    ports, now = world.ports(), world.now()
+    for job in [*world.tables.jobs.values()]:
         place, total = None, 0
         while True:
             found = completeness.account(

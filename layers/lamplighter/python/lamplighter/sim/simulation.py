@@ -191,13 +191,9 @@ class Simulation:
         self.history.note("operator", f"has at most {most} of {key} run at once")
         actor = self._actor(name, "api", ends_in=_API_ENDS_IN)
         if most is None:
-            self.engine.spawn(
-                actor, lambda actor: permits.remove_limit(self.wire.ports(actor), key)
-            )
+            self.engine.spawn(actor, lambda _: permits.remove_limit(self.wire.ports(), key))
         else:
-            self.engine.spawn(
-                actor, lambda actor: permits.set_limit(self.wire.ports(actor), key, most)
-            )
+            self.engine.spawn(actor, lambda _: permits.set_limit(self.wire.ports(), key, most))
 
     def _unlimit(self) -> None:
         """Whoever waits looks for itself: nobody is woken by this."""
@@ -260,7 +256,7 @@ class Simulation:
         # A caller that asks again waits for longer than its first call may take.
         actor.process.ends_at = self.world.now() + _API_ENDS_IN + 300 * _SECOND
         chance = self._random(f"{whim.name} asks")
-        self.engine.spawn(actor, lambda actor: self.owners.do(self.wire.ports(actor), whim, chance))
+        self.engine.spawn(actor, lambda _: self.owners.do(self.wire.ports(), whim, chance))
 
     # Ticks and partition work.
 
@@ -278,7 +274,7 @@ class Simulation:
         after = by * _MINUTE if self._hit(late, Fault.TICK_LATE, name) else NOTHING
         for _ in range(copies):
             actor = self._actor(name, "scheduler", ends_in=after + _SCHEDULER_ENDS_IN)
-            self.engine.spawn(actor, lambda actor: tick(self.wire.ports(actor)), after)
+            self.engine.spawn(actor, lambda _: tick(self.wire.ports()), after)
 
     def _hit(self, drawn: float, fault: Fault, name: str) -> bool:
         return drawn < self.weather.rate(fault) and self.decisions.strikes(fault, name)
@@ -309,7 +305,7 @@ class Simulation:
         told = Mended.beside(self.world.counts, self.watch.mended)
         try:
             partitions.do(
-                self.wire.ports(actor, telemetry=told),
+                self.wire.ports(telemetry=told),
                 item,
                 owner=actor.name,
                 time_left=lambda: self.world.now() < ends_at - _SCHEDULER_MARGIN,
@@ -401,7 +397,7 @@ class Simulation:
 
     def _take(self, actor: Actor, batch: Sequence[Received], slowly: bool) -> None:
         """Run a batch in one process, each message in a thread of its own."""
-        ports = self.wire.ports(actor)
+        ports = self.wire.ports()
         if not batch:
             return
         try:
@@ -418,7 +414,7 @@ class Simulation:
             self.engine.spawn(thread, partial(self._work, received), after)
 
     def _work(self, received: Received, actor: Actor) -> None:
-        ports = self.wire.ports(actor)
+        ports = self.wire.ports()
         begun = begin(ports, received, worker=actor.name)
         if isinstance(begun, Claimed):
             conclude(ports, begun, self._handle(actor, ports, begun))
@@ -452,7 +448,7 @@ class Simulation:
         """Somebody else's work on a deferred try: it beats, and says how it ended, or is silent."""
         if planned.is_silent or planned.elsewhere is None:
             return
-        ports, id = self.wire.ports(actor), claimed.execution.id
+        ports, id = self.wire.ports(), claimed.execution.id
         until = self.world.clock.now() + planned.elsewhere
         with suppress(Conflict, NotFound):
             while (left := until - self.world.clock.now()) > NOTHING:
@@ -502,11 +498,11 @@ class Simulation:
         actor = self._actor(name, "worker", ends_in=None)
         self.engine.spawn(actor, partial(self._bury, message))
 
-    def _bury(self, message: Message, actor: Actor) -> None:
+    def _bury(self, message: Message, _: Actor) -> None:
         """What the dead-letter queue's function does, until it has done it."""
         while True:
             try:
-                undeliverable(self.wire.ports(actor), message)
+                undeliverable(self.wire.ports(), message)
             except Unavailable:
                 self.engine.wait(_DEAD_LETTER_AGAIN)
                 continue

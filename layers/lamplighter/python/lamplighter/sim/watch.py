@@ -1,7 +1,7 @@
 """What is checked all along: each write of a row, each lease, each call of a handler."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Final
@@ -80,6 +80,8 @@ class Watch:
     world: MemoryWorld
     runs: list[Run] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    seen: Callable[[Execution], object] = lambda _: None
+    """Told of every row that is about to be written."""
     mended: list[str] = field(default_factory=list)
     """Why the sweep sent something, each time that it did."""
 
@@ -141,6 +143,21 @@ class Watch:
         if live := self._of_token.get(token):
             live.held_until = asked_at + _HELD_S
 
+    def live(self) -> Sequence[Live]:
+        """The handlers that have not returned, in order."""
+        return sorted(self._of_token.values(), key=lambda live: live.number)
+
+    def restore(self, live: Sequence[Live], runs: Sequence[Run]) -> None:
+        """Go on from what was seen at another time."""
+        self.runs[:] = runs
+        self.violations.clear()
+        self._of_execution.clear()
+        self._of_job.clear()
+        self._of_token = {one.claimed.token: one for one in live}
+        for one in live:
+            self._of_execution[one.claimed.execution.id].append(one)
+            self._of_job[one.claimed.execution.job_id].append(one)
+
     def deleted(self, who: str, received: Sequence[Received]) -> None:
         """A worker deletes messages: whatever they were for, it is not at it any more."""
         for one in received:
@@ -157,6 +174,7 @@ class Watch:
 
     def written(self, before: Execution | None, after: Execution) -> None:
         """A row is written."""
+        self.seen(after)
         if before is None:
             if after.state is not State.SCHEDULED:
                 self.tell("rows are legal", f"{after.id} is made {after.state}", after.id)

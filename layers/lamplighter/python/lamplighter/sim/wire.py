@@ -62,9 +62,20 @@ class Wire:
     """No page of due rows is longer: so that a few rows are several pages."""
 
     def __post_init__(self) -> None:
-        self._ports = self.world.ports()
+        around = self.world.ports()
+        self._ports = replace(
+            around,
+            clock=HostClock(self.engine),
+            clock_offset=HostOffset(self.engine),
+            chance=ActorChance(self.engine),
+            **{name: _Port(self, name, getattr(around, name)) for name in PORTS},  # type: ignore[arg-type]
+        )
         self._before = [(fault, self.weather.rate(fault)) for fault in _BEFORE]
         self._after = [(fault, self.weather.rate(fault)) for fault in _AFTER]
+        # Most calls are struck by nothing: that has to be seen at a glance.
+        self._struck_before = sum(rate for _, rate in self._before)
+        self._struck_after = sum(rate for _, rate in self._after)
+        self._throttles = any(fault is Fault.THROTTLE for fault, _ in self.weather.spells)
         self._hot = [
             spell
             for (fault, _), spells in self.weather.spells.items()
@@ -76,22 +87,13 @@ class Wire:
         """Have whoever starts from now on ask for another layout."""
         self._ports = replace(self._ports, shards=shards, partitions=partitions)
 
-    def ports(self, actor: Actor, *, telemetry: Counts | None = None) -> Ports:
-        """The ports as one actor has them."""
-        around = {name: _Port(self, actor, name, getattr(self._ports, name)) for name in PORTS}
-        return replace(
-            self._ports,
-            clock=HostClock(self.engine, actor),
-            clock_offset=HostOffset(actor),
-            chance=ActorChance(actor),
-            telemetry=telemetry or self._ports.telemetry,
-            **around,  # type: ignore[arg-type]
-        )
+    def ports(self, *, telemetry: Counts | None = None) -> Ports:
+        """The ports as an actor has them who begins now: whoever's turn it is calls them."""
+        return replace(self._ports, telemetry=telemetry) if telemetry else self._ports
 
-    def call(
-        self, actor: Actor, name: str, real: Callable[..., Any], *given: Any, **named: Any
-    ) -> Any:
+    def call(self, name: str, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Let a call reach its service, or not, and its answer come back, or not."""
+        actor = self.engine.current
         for one in given:
             if isinstance(one, _SETS):
                 given = _ordered(given)
@@ -103,13 +105,17 @@ class Wire:
         before, after, there, back, piecewise = draw(), draw(), draw(), draw(), draw()
         latency = _latency(there)
         self.engine.wait(latency + self._heat(actor, given) if self._hot else latency)
-        self._strike_before(actor, name, before)
+        if before < self._struck_before:
+            self._strike_before(actor, name, before)
+        if self._throttles and before <= _THROTTLED:
+            self._throttle(actor, name)
         if name in PIECEWISE:
             given = ([*given[0]], *given[1:])
             if piecewise < self.weather.rate(Fault.PARTIAL) and len(given[0]) > 1:
                 self._strike_partly(actor, name, real, given, named)
         answer = self._effect(actor, name, real, given, named)
-        self._strike_after(actor, name, after)
+        if after < self._struck_after:
+            self._strike_after(actor, name, after)
         self.engine.wait(_latency(back))
         return answer
 
@@ -129,11 +135,8 @@ class Wire:
         elif fault is Fault.UNAVAILABLE and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"is told that {name} is unavailable")
             raise Unavailable(f"{name} is unavailable")
-        self._throttle(actor, name, drawn)
 
-    def _throttle(self, actor: Actor, name: str, drawn: float) -> None:
-        if drawn > _THROTTLED:
-            return
+    def _throttle(self, actor: Actor, name: str) -> None:
         service = "queue" if name.startswith("queue.") else "table"
         now = self.engine.clock.now()
         if self.weather.spell(Fault.THROTTLE, service, now, self.decisions):
@@ -239,27 +242,27 @@ class Wire:
 
 
 class _Port:
-    """One port of one actor."""
+    """One port, of whoever's turn it is."""
 
-    def __init__(self, wire: Wire, actor: Actor, name: str, real: object) -> None:
-        self._wire, self._actor, self._name, self._real = wire, actor, name, real
+    def __init__(self, wire: Wire, name: str, real: object) -> None:
+        self._wire, self._name, self._real = wire, name, real
 
     def __getattr__(self, method: str) -> Any:
         real = getattr(self._real, method)
-        call = partial(self._wire.call, self._actor, f"{self._name}.{method}", real)
+        call = partial(self._wire.call, f"{self._name}.{method}", real)
         # Kept: the next use of this method does not come here.
         setattr(self, method, call)
         return call
 
 
 class HostClock:
-    """`ports.Clock` of the host that an actor is on."""
+    """`ports.Clock` of the host that the actor is on whose turn it is."""
 
-    def __init__(self, engine: Engine, actor: Actor) -> None:
-        self._engine, self._actor = engine, actor
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def now(self) -> datetime:
-        now = self._engine.clock.now() + self._actor.process.host.skew
+        now = self._engine.clock.now() + self._engine.current.process.host.skew
         return now - now.microsecond % 1000 * _MICROSECOND
 
     def monotonic(self) -> float:
@@ -275,11 +278,11 @@ class HostClock:
 class HostOffset:
     """`ports.ClockOffset` of a host that knows exactly how far it is off."""
 
-    def __init__(self, actor: Actor) -> None:
-        self._actor = actor
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def bounds(self) -> Bounds | None:
-        skew = self._actor.process.host.skew
+        skew = self._engine.current.process.host.skew
         return Bounds(low=skew, high=skew)
 
     def measure(self) -> None:
@@ -287,19 +290,19 @@ class HostOffset:
 
 
 class ActorChance:
-    """`ports.Chance` of one actor."""
+    """`ports.Chance` of the actor whose turn it is."""
 
-    def __init__(self, actor: Actor) -> None:
-        self._random = actor.random
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def hash(self) -> int:
-        return self._random.getrandbits(70)
+        return self._engine.current.random.getrandbits(70)
 
     def token(self) -> Token:
-        return Token(f"{self._random.getrandbits(128):032x}")
+        return Token(f"{self._engine.current.random.getrandbits(128):032x}")
 
     def jitter(self) -> float:
-        return self._random.uniform(0.5, 1.5)
+        return self._engine.current.random.uniform(0.5, 1.5)
 
 
 def _ordered(given: Sequence[Any]) -> tuple[Any, ...]:

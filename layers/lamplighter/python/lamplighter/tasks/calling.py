@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from lamplighter.core.limits import RESULT_MAX_BYTES
 from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
-from lamplighter.services.heartbeat import Stop
+from lamplighter.core.stopping import Stop
 from lamplighter.tasks.context import Context, Deferral, Stopped, StopSignal
 from lamplighter.tasks.failures import failure, failure_of, invalid_payload, names_of
 from lamplighter.tasks.registry import AnyTask

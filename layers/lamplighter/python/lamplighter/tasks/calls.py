@@ -7,10 +7,13 @@ the worker an answer to it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lamplighter.core.errors import Permanent
-from lamplighter.services.execute import Claimed
+
+if TYPE_CHECKING:
+    # What a worker does with an execution is none of an isolated call's start.
+    from lamplighter.services.execute import Claimed
 
 
 class ContextCalls(Protocol):
@@ -26,12 +29,12 @@ class ContextCalls(Protocol):
         ...
 
 
-Answers = Callable[[Claimed, str, str], str]
+Answers = Callable[["Claimed", str, str], str]
 """The worker's side: the answer for a claimed execution to (name, argument). Called in a thread
 of its own for what is isolated. Raises as `ContextCalls.ask`, and LostClaim for Stopped."""
 
 
-def unanswered(claimed: Claimed, name: str, argument: str) -> str:  # noqa: ARG001 -- `Answers`
+def unanswered(claimed: "Claimed", name: str, argument: str) -> str:  # noqa: ARG001 -- `Answers`
     """Of a worker that has an answer to nothing."""
     raise Permanent(f"no such call: {name!r}")
 
@@ -47,7 +50,7 @@ class NoCalls:
 class DirectCalls:
     """`ContextCalls` in the worker's own process."""
 
-    claimed: Claimed
+    claimed: "Claimed"
     answers: Answers = unanswered
 
     def ask(self, name: str, argument: str) -> str:

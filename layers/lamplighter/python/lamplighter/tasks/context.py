@@ -19,8 +19,8 @@ from lamplighter.core.limits import (
     RESULT_MAX_BYTES,
 )
 from lamplighter.core.model import Owner
+from lamplighter.core.stopping import Stop
 from lamplighter.core.writes import OwnWrite
-from lamplighter.services.heartbeat import Stop
 from lamplighter.tasks import asked
 from lamplighter.tasks.calls import ContextCalls, NoCalls
 

@@ -15,7 +15,7 @@ from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import COMPLETION_MAX_BYTES
 from lamplighter.core.model import Owner
 from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
-from lamplighter.services.heartbeat import Stop
+from lamplighter.core.stopping import Stop
 
 # What is taken from a child: JSON within JSON takes twice its bytes at the most. The largest is
 # what its context asks to be written.

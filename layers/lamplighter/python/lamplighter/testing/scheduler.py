@@ -221,7 +221,9 @@ class Scheduler:
         """
         self._trouble.choose(names, often=often)
 
-    def kill_worker(self, task: str, moment: Moment | str = Moment.AFTER, *, times: int = 1) -> None:
+    def kill_worker(
+        self, task: str, moment: Moment | str = Moment.AFTER, *, times: int = 1
+    ) -> None:
         """Have the next worker die that runs a task, before its handler begins or after it ends."""
         self._trouble.kill(task, Moment(moment), times=times)
 
@@ -276,10 +278,25 @@ class Scheduler:
         """
         self._trouble.choose("none", often=1)
         self.advance_to(self.now + _SETTLED_WITHIN)
-        found = [*violations(self._as_system()), *self._holes()]
+        at_it = {f"lost: {row.id} " for row in self.executions() if self._is_at_it(row)}
+        told = [
+            one
+            for one in violations(self._as_system())
+            if not any(one.startswith(known) for known in at_it)
+        ]
+        found = [*told, *self._holes()]
         if found:
             shown = "\n".join(f"  {one}" for one in found[:_SHOWN])
             raise Promise(f"{len(found)} broken, seed {self.seed}:\n{shown}")
+
+    def _is_at_it(self, row: Execution) -> bool:
+        """Whether a row that has not ended is held by a worker, or waits for one that is."""
+        if row.is_final:
+            return False
+        if row.state is State.BLOCKED and row.blocker is not None:
+            blocker = self._world.tables.executions.get(row.blocker)
+            return blocker is not None and self._is_at_it(blocker)
+        return row.lease_until is not None and row.lease_until > self.now
 
     def _holes(self) -> Sequence[str]:
         jobs = [job for job in self._world.tables.jobs if execution_of(job) is None]
@@ -291,18 +308,20 @@ class Scheduler:
 
     def _as_system(self) -> System:
         """What the simulator's invariants look at."""
+        rows = self._world.tables.executions
         runs = [
             SystemRun(
                 execution_id=run.execution_id,
                 job_id=run.job_id,
                 attempt=run.attempt,
                 token=self._world.chance.token(),
-                run_at=self._world.tables.executions[run.execution_id].run_at,
+                run_at=rows[run.execution_id].run_at,
                 due_at=run.due_at,
                 started_at=run.started_at,
                 ended_at=run.ended_at,
             )
             for run in self._stage.runs
+            if run.execution_id in rows
         ]
         return System(world=self._world, runs=runs)
 

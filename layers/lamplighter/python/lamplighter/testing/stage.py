@@ -25,12 +25,12 @@ from lamplighter.core.buckets import (
     through,
 )
 from lamplighter.core.errors import Unavailable
-from lamplighter.core.lease import Kind, WorkItem
+from lamplighter.core.lease import Grant, Kind, WorkItem
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import BEAT_EVERY, LOOK_AHEAD, SWEEP_AFTER
 from lamplighter.core.model import Execution, Message, Pointer, PointerKind, Watch
 from lamplighter.core.notices import is_owed
-from lamplighter.core.outcome import Outcome, Parked
+from lamplighter.core.outcome import Failed, Outcome, Parked
 from lamplighter.core.timing import line
 from lamplighter.memory import MemoryWorld, Tables
 from lamplighter.ports import Ports, Received
@@ -70,6 +70,8 @@ class Run:
     """When it returned, was stopped, or its worker died; None while it goes on."""
     outcome: str | None = None
     """What came of it: `Succeeded`, `Failed`, …; None where its worker died or it goes on."""
+    error: str | None = None
+    """Of one that failed: the error's class and message."""
 
 
 class Agenda(Tables):
@@ -138,7 +140,6 @@ class Stage:
     runs: list[Run] = field(default_factory=list)
     ticks: int = 0
     _workers: int = 0
-    _ticked_at: datetime | None = None
     _under_way: list[_UnderWay] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -185,23 +186,27 @@ class Stage:
 
     def _needed_by(self, kind: Kind) -> datetime | None:
         """When work of this kind has something to do; None: not as far as anybody knows."""
-        lease = self._lease(kind)
-        if lease is None:
+        grant = self._grant(kind)
+        if grant is None or grant.intent is not None or grant.backlog is not None:
             return self.world.now()
-        grant = lease.grant
-        if grant.intent is not None or grant.backlog is not None:
-            return self.world.now()
+        first = self._first_to_come(kind, grant.watermark)
+        if first is None:
+            return None
         if kind is Kind.DISPATCH:
-            first = _first(self.agenda.unsent, grant.watermark)
-            return instant_of(first) - LOOK_AHEAD if first else None
-        while (first := _first(self.agenda.unswept, grant.watermark)) and self._is_over(first):
-            heappop(self.agenda.unswept)
-        return start_of(_after(minute_of(instant_of(first)))) + SWEEP_AFTER if first else None
+            return instant_of(first) - LOOK_AHEAD
+        return start_of(Minute(minute_of(instant_of(first)) + 1)) + SWEEP_AFTER
 
-    def _lease(self, kind: Kind):  # type: ignore[no-untyped-def]
-        return next(
-            (lease for work, lease in self.agenda.leases.items() if work.kind is kind), None
-        )
+    def _first_to_come(self, kind: Kind, watermark: Position) -> Position | None:
+        """The first row beyond a watermark that work of this kind has something to do with."""
+        if kind is Kind.DISPATCH:
+            return _first(self.agenda.unsent, watermark)
+        while (first := _first(self.agenda.unswept, watermark)) and self._is_over(first):
+            heappop(self.agenda.unswept)
+        return first
+
+    def _grant(self, kind: Kind) -> Grant | None:
+        leases = self.agenda.leases.items()
+        return next((lease.grant for work, lease in leases if work.kind is kind), None)
 
     def _is_over(self, position: Position) -> bool:
         """Whether the sweep would find nothing to do for a row: it never was in any trouble."""
@@ -216,30 +221,32 @@ class Stage:
         if self.trouble.is_out(Part.SCHEDULER) or self.trouble.hits(Fault.TICK_MISSING):
             return
         self._pass_over_what_is_empty()
-        self._ticked_at = now = self.world.now()
         self.ticks += 1
-        process = Mortal()
         try:
-            tick(self.trouble.ports(self._ports, process))
+            tick(self.trouble.ports(self._ports, Mortal()))
         except (Crash, Unavailable):
             return
         self._visit_what_is_due()
         # The next tick does what these were armed for: with it, they are void.
-        self.world.queue.work = [one for one in self.world.queue.work if one[0] <= now]
+        now, work = self.world.now(), self.world.queue.work
+        self.world.queue.work = [one for one in work if one[0] <= now]
 
     def _pass_over_what_is_empty(self) -> None:
         """Move the watermarks as those ticks would have that were not made."""
         last = self.world.now() - _MINUTE
-        if self._ticked_at is None or self._ticked_at >= last:
-            return
-        dispatched = through(line(last))
-        swept = before(start_of(minute_of(last - SWEEP_AFTER)))
+        reached = {
+            Kind.DISPATCH: through(line(last)),
+            Kind.SWEEP: before(start_of(minute_of(last - SWEEP_AFTER))),
+        }
         for work, lease in self.agenda.leases.items():
             grant = lease.grant
             if grant.intent is not None or grant.backlog is not None:
                 continue
-            reached = dispatched if work.kind is Kind.DISPATCH else swept
-            moved = replace(grant, watermark=max(grant.watermark, reached))
+            first = self._first_to_come(work.kind, grant.watermark)
+            empty_to = reached[work.kind]
+            if first is not None:
+                empty_to = min(empty_to, before(instant_of(first)))
+            moved = replace(grant, watermark=max(grant.watermark, empty_to))
             self.agenda.leases[work] = replace(lease, grant=moved)
 
     def _visit_what_is_due(self) -> None:
@@ -338,7 +345,12 @@ class Stage:
         self._end(claimed, ports, number, outcome)
 
     def _end(self, claimed: Claimed, ports: Ports, number: int, outcome: Outcome) -> None:
-        self.runs[number] = replace(self.runs[number], outcome=type(outcome).__name__)
+        failure = outcome.failure if isinstance(outcome, Failed) else None
+        self.runs[number] = replace(
+            self.runs[number],
+            outcome=type(outcome).__name__,
+            error=f"{failure.type}: {failure.message}" if failure else None,
+        )
         conclude(ports, claimed, outcome)
 
     def _go_on(self) -> None:
@@ -396,7 +408,3 @@ def _first(places: list[Position], watermark: Position) -> Position | None:
     while places and places[0] <= watermark:
         heappop(places)
     return places[0] if places else None
-
-
-def _after(minute: Minute) -> Minute:
-    return Minute(minute + 1)
