@@ -22,6 +22,7 @@ from lamplighter.core.model import JobStatus
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.sim.system import System
 from lamplighter.tasks.registry import TASKS
+from lamplighter.testing import Scheduler
 from tests.client.test_payloads import API, Network
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ PYTHON = {
     for name, text in PAGES.items()
     for place, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL), 1)
 }
-TASKS_SHOWN = {name: code for name, code in PYTHON.items() if "@task(" in code}
+TASKS_SHOWN = {name: code for name, code in PYTHON.items() if '@task("generate_invoice"' in code}
 TREE = re.search(r"## The tree\n\n```\n(.*?)```", PAGES["docs/architecture.md"], re.DOTALL)
 
 
@@ -63,6 +64,15 @@ def test_a_task_in_an_example_registers_and_takes_its_payload(
     task = TASKS.newest("generate_invoice")
     assert task is not None
     assert task.parse('{"customer": "c-1"}').customer == "c-1"
+
+
+def test_a_test_of_schedules_passes_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TASKS, "_tasks", {})
+    shown: dict[str, Any] = {"__name__": "example"}
+
+    exec(compile(PYTHON["docs/testing.md 1"], "example", "exec"), shown)
+
+    shown["test_a_reminder_goes_out_each_morning_of_a_year"](Scheduler())
 
 
 def test_the_readme_has_a_task() -> None:
