@@ -15,8 +15,9 @@ from lamplighter.core.buckets import ExecutionId, JobId, body_of
 from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.completeness import Outcome
 from lamplighter.core.errors import Conflict, NotFound, Rejected
+from lamplighter.core.lifecycle import Event
 from lamplighter.core.model import Job, MisfirePolicy, OnDeadline, OverlapPolicy, Owner, Watch
-from lamplighter.core.outcome import Failed
+from lamplighter.core.outcome import Failed, ended
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.core.schedule import parse, read_record
 from lamplighter.memory import MemoryWorld, VirtualClock
@@ -536,6 +537,28 @@ class TestAJobThatChanges:
         found = ledger(system, job.id)
 
         assert found["CANCELLED", reason] > 20
+        assert "MISSED" not in {outcome for outcome, _ in found}
+
+    def test_is_not_told_by_what_an_earlier_version_left_behind(self) -> None:
+        """The sweep had armed one slot, before those, when the next edit came."""
+        system = a_system()
+        job = a_job(system, overlap=OverlapPolicy.SKIP)
+        system.run_for(5 * MINUTE)
+        manage.edit(system.ports, OWNER, job.id, lambda old: replace(old, name="later"))
+        rows, now = system.world.tables.executions, system.world.now()
+        waiting = sorted((row for row in rows.values() if not row.is_final), key=lambda row: row.id)
+        for row in waiting[-2:]:
+            over = ended(row, Event.CANCEL, now=now, reason="its job is ACTIVE")
+            rows[row.id] = replace(over, job_version=1)
+        system.world.queue.purge()
+        outage(system, 30 * MINUTE)
+        rarely = parse(rate="rate(1 hour)", anchor=START, seed=job.id)
+        manage.edit(system.ports, OWNER, job.id, lambda old: replace(old, schedule=rarely))
+        system.run_for(60 * MINUTE)
+
+        found = ledger(system, job.id)
+
+        assert found["CANCELLED", "edited"] > 20
         assert "MISSED" not in {outcome for outcome, _ in found}
 
     def test_lost_just_before_an_edit_is_missed(self) -> None:

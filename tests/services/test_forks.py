@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lamplighter.core.catch_up import CatchUp
-from lamplighter.core.model import MisfirePolicy, OverlapPolicy, Trigger
+from lamplighter.core.lifecycle import Event, State
+from lamplighter.core.model import Execution, Job, MisfirePolicy, OverlapPolicy, Trigger
+from lamplighter.core.outcome import ended
 from lamplighter.memory import MemoryWorld, VirtualClock
-from lamplighter.services import cancel, timers
+from lamplighter.services import cancel, timers, trigger
+from lamplighter.sim.faults import Call, Crash, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.support.jobs import OWNER, created, every, new_job
@@ -83,3 +86,76 @@ def test_what_a_cancel_armed_in_an_outage_is_not_decided_again() -> None:
 
     assert forks(system) == []
     assert [*violations(system)] == []
+
+
+def test_a_page_that_is_redone_late_does_not_arm_before_what_a_cancel_armed() -> None:
+    """The redo decides as of its intent, when the next slot was not missed; the cancel did not."""
+    system = a_system()
+    job, last = with_its_last_armed(system, OverlapPolicy.SKIP)
+    intended_at = last.run_at
+    system.world.clock.move_to(last.run_at + 3 * MINUTE)
+    cancel.cancel(system.ports, OWNER, last.id)
+
+    timers.arm_chains(
+        system.ports, timers.links_of(job, last), decided_at=intended_at, passed=lambda *_: False
+    )
+
+    assert forks(system) == []
+    assert job.occurrence_id(last.scheduled_for + MINUTE) not in system.world.tables.executions
+    assert job.occurrence_id(last.scheduled_for + 3 * MINUTE) in system.world.tables.executions
+
+
+def with_its_last_armed(system: System, overlap: OverlapPolicy) -> tuple[Job, Execution]:
+    """A job of each minute, and the last of its slots that has a row."""
+    created(system.ports, new_job(schedule=every("1 minute"), overlap=overlap))
+    (job,) = system.world.tables.jobs.values()
+    rows = system.world.tables.executions.values()
+    return job, max(rows, key=lambda row: row.scheduled_for)
+
+
+@pytest.mark.parametrize("overlap", [OverlapPolicy.SKIP, OverlapPolicy.BUFFER_ONE])
+def test_who_joins_a_chain_that_has_ended_goes_before_what_is_armed_next(
+    overlap: OverlapPolicy,
+) -> None:
+    """Nothing was armed behind the last: whoever mended that later would look past who joined."""
+    system = a_system()
+    job, last = with_its_last_armed(system, overlap)
+    system.ticking = False
+    for row in [*system.world.tables.executions.values()]:
+        over = ended(row, Event.SKIP, now=system.world.now(), reason="misfire: by hand")
+        system.world.tables.executions[row.id] = over
+    system.world.clock.move_to(last.run_at + MINUTE)
+
+    joined = trigger.trigger(system.ports, OWNER, job.id)
+
+    assert isinstance(joined, Execution)
+    following = [
+        row
+        for row in system.world.tables.executions.values()
+        if row.trigger is Trigger.SCHEDULE and row.predecessor == joined.id
+    ]
+    assert [row.state for row in following] == [State.SCHEDULED]
+    assert system.world.tables.jobs[job.id].tail is None
+    assert system.world.counts.events["recovered"] == 1
+
+
+def test_what_runs_for_long_is_followed_though_its_maker_died_before_it_armed_the_next() -> None:
+    """The message of an earlier version had it run: it was never late, and is not final."""
+    system = a_system()
+    system.lasts = lambda _: 13 * MINUTE
+    new = new_job(schedule=every("1 minute"), overlap=OverlapPolicy.BUFFER_ALL, timeout=13 * MINUTE)
+
+    def die(call: Call, when: When) -> None:
+        if call.method == "create" and when is When.AFTER:
+            raise Crash
+
+    with pytest.raises(Crash):
+        created(interposed(system.ports, die), new)
+    (first,) = system.world.tables.executions.values()
+    timers.send(system.ports, [timers.outgoing(first)])
+
+    system.run_for(10 * MINUTE)
+
+    assert first.sent_directly
+    assert system.world.tables.executions[first.id].state is State.RUNNING
+    assert len(system.world.tables.executions) > 5

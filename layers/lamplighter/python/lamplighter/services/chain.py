@@ -10,9 +10,10 @@ from lamplighter.core.buckets import ExecutionId, JobId
 from lamplighter.core.errors import ChainMoved, Conflict, Unavailable, VersionMoved
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import CHAIN_JOINS, CHAIN_SLOTS, DYNAMODB_BATCH_GET
+from lamplighter.core.misfire import successor
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy
 from lamplighter.ports import KeyRecord, Ports
-from lamplighter.services import slots, turns
+from lamplighter.services import slots, timers, turns
 
 _TRIES: Final = 20
 
@@ -30,6 +31,11 @@ class End:
     """What is to follow who joins, in place of `last`."""
     last: ExecutionId | None = None
     """What who joins follows: of what lies before it, the nearest that is still to end."""
+    broken_behind: Execution | None = None
+    """The last of a chain that should go on, and does not: whoever joins mends it first.
+
+    Whoever mended it later would know nothing of who joined.
+    """
 
 
 NO_END: Final = End()
@@ -45,11 +51,13 @@ def end_of(ports: Ports, job: Job) -> End:
     waiting, claimed = _read(ports, job)
     if armed := _first_planned(job, waiting):
         return End(armed=armed, last=_live(ports, armed.predecessor))
+    if claimed and _should_go_on(ports, job, claimed):
+        return End(broken_behind=claimed)
     # Nothing of what waits is planned any more: it will never run, unless it is due and the
     # job is resumed before it is claimed.
     due = [row.id for row in waiting if row.run_at <= ports.clock.now()]
     first = _first_of_the_latest(waiting)
-    before = first.predecessor if first else claimed
+    before = first.predecessor if first else _id(claimed)
     return End(last=_live(ports, job.tail or next(iter(due), before)))
 
 
@@ -66,7 +74,7 @@ def end_for(ports: Ports, before: Job, after: Job, slot: datetime) -> End:
     armed = _first_planned(before, waiting) or _first_of_the_latest(waiting)
     # Executions that may overlap name no predecessor: what comes next follows the latest.
     is_chain = armed is not None and before.overlap is not OverlapPolicy.ALLOW
-    last = armed.predecessor if armed is not None and is_chain else claimed
+    last = armed.predecessor if armed is not None and is_chain else _id(claimed)
     return End(armed=armed, last=_live(ports, before.tail or last))
 
 
@@ -102,7 +110,28 @@ def _slot(row: Execution) -> datetime:
     return row.scheduled_for
 
 
-def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], ExecutionId | None]:
+def _id(row: Execution | None) -> ExecutionId | None:
+    return row.id if row else None
+
+
+def _should_go_on(ports: Ports, job: Job, last: Execution) -> bool:
+    """Whether more should follow what a chain ends with, of which nothing waits."""
+    return any(
+        successor(job, link.slot, ports.clock.now(), caught_up=link.caught_up).slot
+        for link in timers.links_of(job, last)
+    )
+
+
+def _mend(ports: Ports, job: Job, last: Execution) -> None:
+    """Arm what should follow the last of a chain, as the sweep would some minutes later (P2)."""
+    ports.telemetry.recovered(last, reason="nothing followed it")
+    following = timers.arm_chains(
+        ports, timers.links_of(job, last), decided_at=ports.clock.now(), directly=True
+    )
+    timers.send(ports, [timers.outgoing(row) for row in following])
+
+
+def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], Execution | None]:
     """What waits at the end of a chain, latest first, and what it ends with where nothing does.
 
     Read strongly. What was cancelled ahead of its time may lie behind what still waits; and an
@@ -118,8 +147,7 @@ def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], ExecutionId | No
         ended.append(row)
         if not row.is_final or row.run_at <= now:
             break
-    last = max(ended, key=lambda row: (row.job_version, row.scheduled_for), default=None)
-    return waiting, last.id if last else None
+    return waiting, max(ended, key=lambda row: (row.job_version, row.scheduled_for), default=None)
 
 
 def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
@@ -176,6 +204,9 @@ def _join(
 ) -> KeyRecord | None:
     for _ in range(_TRIES):
         end = end_of(ports, job)
+        if end.broken_behind is not None:
+            _mend(ports, job, end.broken_behind)
+            continue
         try:
             return ports.jobs.join(_linked(rows, end.last), job=job, armed=end.armed, key=key)
         except VersionMoved:

@@ -285,6 +285,16 @@ class _Part:
         planned_by = self.version.version - (1 if is_deleted else 0)
         return row.state is State.CANCELLED and row.job_version < planned_by
 
+    def _ours_before(self, slot: datetime) -> Execution | None:
+        """The nearest row before a slot that no earlier version left there.
+
+        Those lie next to each other: none is armed further ahead than the line.
+        """
+        some = [*islice(self._planned(slot), DYNAMODB_BATCH_GET)]
+        rows = self.walk.rows(self.version, some)
+        found = (rows.get(self.version.occurrence_id(one)) for one in some)
+        return next((row for row in found if row and not self._is_left_behind(row)), None)
+
     def _planned(self, before: datetime) -> Iterator[datetime]:
         lowest = max(self.version.since + _TICK, self.walk.kept_from)
         return takewhile(
@@ -315,6 +325,8 @@ class _Part:
         if self.open is None or self.first is None:
             return
         hole, self.open = self.open, None
+        if earlier is not None and self._is_left_behind(earlier):
+            earlier = self._ours_before(earlier.scheduled_for)
         begin = self.first
         decided, entry = Hole(
             version=self.version,

@@ -151,13 +151,15 @@ def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
         again_at = needed.again_at if needed else now + CHECK_SCHEDULED_AGAIN
         ports.executions.point([timers.check(row, again_at)])
     elif needed is None:
-        if _go_on(ports, row, job):
-            ports.telemetry.recovered(row, reason="nothing followed it")
+        _go_on(ports, row, job)
     elif not _has_given_up(ports, row, job):
         again_at = needed.again_at
         if isinstance(needed, Repair):
             _repair(ports, row, job, needed, backlog)
             again_at = seen_in_time(row, ports.lanes.get(row.queue), now, again_at)
+        elif row.state is not State.SCHEDULED:
+            # Claimed by the message of another; it may go on for long.
+            _go_on(ports, row, job)
         ports.executions.point([timers.check(row, again_at)])
 
 
@@ -168,12 +170,13 @@ def _is_parked(row: Execution, job: Job | None) -> bool:
     return row.state is State.SCHEDULED or row.is_final
 
 
-def _go_on(ports: Ports, row: Execution, job: Job | None) -> bool:
-    """Arm what should follow the row in its job's chain; whether it did not."""
+def _go_on(ports: Ports, row: Execution, job: Job | None) -> None:
+    """Arm what should follow the row in its job's chain, and does not."""
     broken = _broken(ports, row, job)
     following = timers.arm_chains(ports, broken, decided_at=ports.clock.now())
     timers.send(ports, [timers.outgoing(one) for one in following])
-    return bool(broken)
+    if broken:
+        ports.telemetry.recovered(row, reason="nothing followed it")
 
 
 def _has_given_up(ports: Ports, row: Execution, job: Job | None) -> bool:

@@ -111,9 +111,9 @@ def arm_chains(
     already and has been claimed or sent directly is left to itself, but its own successor is
     armed all the same.
 
-    A successor, once armed, is never decided again: where the misfire policy would leave slots
-    out, it is looked first whether the chain goes on after the link already. Else it would
-    fork, and of two branches neither looks at the other.
+    A successor, once armed, is never decided again: where the misfire policy leaves slots out,
+    as of `decided_at` or by now, it is looked first whether the chain goes on after the link
+    already. Else it would fork, and of two branches neither looks at the other.
 
     `directly` is the API's: what it finds inside the line it marks so. It may die before it
     armed what comes after; should the row have run by then, by a message of an earlier version,
@@ -166,15 +166,21 @@ def _beyond(link: Link, row: Execution) -> Link:
 def _successors(
     ports: Ports, links: Sequence[Link], decided_at: datetime
 ) -> Iterator[tuple[Link, datetime, Successor]]:
+    # A page that is redone decides as of long ago: by now others may have left slots out.
+    latest = ports.clock.now() + MARGIN
     for link in links:
-        found = successor(link.job, link.slot, decided_at, caught_up=link.caught_up)
-        leaves_out = found.slot != link.job.next_after(link.slot)
-        if leaves_out and not _was_made(ports, link, found) and _goes_on(ports, link):
+        found = _decided(link, decided_at)
+        is_plain = found.slot == _decided(link, latest).slot == link.job.next_after(link.slot)
+        if not is_plain and not _was_made(ports, link, found) and _goes_on(ports, link):
             continue
         if found.passed_over is not None:
             ports.telemetry.passed_over(link.job, found.passed_over)
         if found.slot is not None and found.slot > link.slot:
             yield link, found.slot, found
+
+
+def _decided(link: Link, decided_at: datetime) -> Successor:
+    return successor(link.job, link.slot, decided_at, caught_up=link.caught_up)
 
 
 def _was_made(ports: Ports, link: Link, found: Successor) -> bool:
