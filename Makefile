@@ -40,6 +40,8 @@ prove: .venv/.ready ## Try hard to break a promise, then see that planted bugs a
 	@$(BIN)/lamplighter simulate --executions $(EXECUTIONS) $(if $(SEED),--seed $(SEED))
 	$(STATUS) 'properties, on twenty times the examples'
 	@LAMPLIGHTER_EXAMPLES=20 $(BIN)/pytest -n 2 -m hypothesis --timeout 3600
+	$(STATUS) 'every interleaving of small worlds'
+	@$(BIN)/python -m tests.simulation.small_model --far
 	$(STATUS) 'planted bugs'
 	@$(BIN)/python -m tests.simulation.mutations
 

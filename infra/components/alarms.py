@@ -22,6 +22,9 @@ _TICKERS: Mapping[str, str] = {
     "rule": "the rule, the work queue's policy, and the age of its messages",
 }
 LATE_MS = 2_000  # the promise: 99 of 100 start within two seconds
+SWEEP_LATE_MS = (
+    300_000  # it comes 150 s after a bucket's time at most, and two ticks may be missing
+)
 
 
 class Alarms(Construct):
@@ -49,6 +52,15 @@ class Alarms(Construct):
             minutes=2,
             description="A partition's watermark lies in the past: due jobs have not been sent. "
             "See the scheduler's log for throttling or a lost lease.",
+        )
+        self._alarm(
+            "SweepBehind",
+            _ours("sweep_age_ms", "Maximum"),
+            threshold=SWEEP_LATE_MS,
+            minutes=2,
+            description="A partition's sweep is over five minutes behind: what was lost is not "
+            "sent again, and what has waited too long is not promoted. See the scheduler's log "
+            "for what its visits fail at.",
         )
         for ticker, where in _TICKERS.items():
             self._alarm(
@@ -119,6 +131,15 @@ class Alarms(Construct):
             minutes=1,
             description="A job's schedule cannot be read by this release, so its executions wait. "
             "The log's definition_unreadable lines tell which: edit it, or go back a release.",
+        )
+        self._alarm(
+            "RowsUnreadable",
+            _ours("unreadable_rows", "Sum"),
+            threshold=0,
+            minutes=1,
+            description="An item of a table is not as it was written: it is left where it is, and "
+            "all else goes on. The log's row_unreadable lines tell which, and its attribute: mend "
+            "it, or go back a release.",
         )
 
     def of_dead_letters(self, id: str, queue: sqs.IQueue, *, minutes: int, means: str) -> None:

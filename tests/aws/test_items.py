@@ -138,6 +138,7 @@ task_specs = st.builds(
     queue=names,
     payload=payloads,
     retry=retries,
+    retry_is_default=st.booleans(),
     timeout=durations,
     deadline=st.none() | durations,
     on_deadline=st.sampled_from(OnDeadline),
@@ -181,7 +182,11 @@ events = st.builds(
 
 
 deferrals = st.builds(
-    Deferral, heartbeat=durations, ends_at=instants, version=st.none() | st.integers(1, 99)
+    Deferral,
+    heartbeat=durations,
+    ends_at=instants,
+    version=st.none() | st.integers(1, 99),
+    retry=st.none() | retries,
 )
 
 
@@ -512,6 +517,17 @@ def test_a_retry_policy_is_stored_with_what_is_not_by_default(
 
     assert stored[items.SPEC]["r"] == text
     assert items.execution_from(stored) == row
+
+
+def test_a_policy_from_before_it_was_told_whose_it_is_was_given() -> None:
+    """What was accepted by the default one then stays by it, whatever its task declares now."""
+    stored = through_dynamodb(items.execution_values(replace(one_off(), spec=spec())))
+
+    row = items.execution_from(stored)
+
+    assert stored[items.SPEC].keys().isdisjoint({"u"})
+    assert row.spec is not None
+    assert row.spec.retried_by(RetryPolicy(max_attempts=9)) == RetryPolicy()
 
 
 def test_a_row_whose_payload_lies_in_the_bucket_is_no_larger_than_one_with_its_own() -> None:

@@ -127,6 +127,7 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
     counts.finished(failed(row, max_attempts=1))
     counts.dispatched(partition=0, sent=10, pages=1, age=-s(180))
     counts.dispatched(partition=1, sent=0, pages=0, age=s(2))
+    counts.swept(partition=1, rows=0, age=s(90))
     log.lines()
 
     counts.flush()
@@ -143,6 +144,7 @@ def test_everything_else_is_counted_for_the_service(log: Log) -> None:
         (OURS, "dead_lettered"): [1.0],
         # Well ahead; two seconds in the past, which alarms.
         (OURS, "watermark_age_ms"): [-180_000.0, 2_000.0],
+        (OURS, "sweep_age_ms"): [90_000.0],
     }
 
 
@@ -346,9 +348,9 @@ def test_quiet_rounds_are_not_logged(log: Log) -> None:
     counts = telemetry()
 
     counts.dispatched(partition=0, sent=0, pages=0, age=s(1))
-    counts.swept(partition=0, rows=0)
+    counts.swept(partition=0, rows=0, age=s(90))
     counts.dispatched(partition=0, sent=3, pages=1, age=s(1))
-    counts.swept(partition=0, rows=2)
+    counts.swept(partition=0, rows=2, age=s(90))
 
     assert [line["message"] for line in log.lines()] == ["dispatched", "swept"]
 

@@ -374,7 +374,13 @@ def test_no_answer_is_one_clear_line() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (httpx.Response(401, json={"message": "Unauthorized"}), "401 Unauthorized"),
+        (
+            httpx.Response(401, json={"message": "Unauthorized"}),
+            (
+                "401 Unauthorized: not a token that it takes, or not any more; "
+                "see --token and LAMPLIGHTER_TOKEN"
+            ),
+        ),
         (httpx.Response(502, text="<html>bad gateway</html>"), "502 Bad Gateway"),
         (httpx.Response(403, json=["odd"]), "403 Forbidden"),
     ],

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from lamplighter.core.aging import promotion, seen_in_time
+from lamplighter.core.aging import Promotion, look_ahead_at, promotion
 from lamplighter.core.lanes import LaneRules
 from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import PROMOTE_AHEAD, SWEEP_AFTER
 from lamplighter.core.model import Execution
 from tests.core.test_claim import NOW, RETRYING, ROW, RUNNING
 
@@ -22,9 +23,11 @@ def test_what_waits_is_promoted_from_the_moment_on_that_it_is_old(row: Execution
     """S0-P2: its age is counted from when its try is due."""
     is_old_at = row.due_at + 15 * MINUTE
 
-    assert promotion(row, RULES, is_old_at - MOMENT) is None
-    assert promotion(row, RULES, is_old_at) == "critical"
-    assert promotion(row, RULES, is_old_at + 1000 * MINUTE) == "critical"
+    old = Promotion(to="critical", at=is_old_at)
+
+    assert promotion(row, RULES, is_old_at - PROMOTE_AHEAD - MOMENT) is None
+    assert promotion(row, RULES, is_old_at - PROMOTE_AHEAD) == old
+    assert promotion(row, RULES, is_old_at + 1000 * MINUTE) == old
 
 
 def test_a_lane_that_promotes_nothing_does_not() -> None:
@@ -34,24 +37,18 @@ def test_a_lane_that_promotes_nothing_does_not() -> None:
 
 def test_a_run_whose_worker_is_silent_waits_for_nothing() -> None:
     assert promotion(RUNNING, RULES, NOW + 1000 * MINUTE) is None
-    assert seen_in_time(RUNNING, RULES, NOW, NOW + 20 * MINUTE) == NOW + 20 * MINUTE
+    assert look_ahead_at(RUNNING, RULES, NOW) is None
 
 
-@pytest.mark.parametrize(
-    ("planned", "seen"),
-    [
-        pytest.param(10, 10, id="as planned, which is before it is old"),
-        pytest.param(20, 15, id="when it comes to be old"),
-    ],
-)
-def test_it_is_seen_when_it_comes_to_be_old(planned: int, seen: int) -> None:
-    now, due = ROW.due_at + 3 * MINUTE, ROW.due_at
+def test_it_is_looked_at_so_long_before_it_is_old_that_a_message_is_there_by_then() -> None:
+    """S0-P2: the sweep comes by a look within 150 s of its minute's beginning."""
+    is_old_at = ROW.due_at + 15 * MINUTE
 
-    assert seen_in_time(ROW, RULES, now, due + planned * MINUTE) == due + seen * MINUTE
+    assert look_ahead_at(ROW, RULES, ROW.due_at + 3 * MINUTE) == is_old_at - PROMOTE_AHEAD
+    assert PROMOTE_AHEAD >= MINUTE + SWEEP_AFTER + MINUTE
 
 
-def test_what_is_old_is_looked_at_no_more_often_than_anything_else() -> None:
-    now = ROW.due_at + 15 * MINUTE
-
-    assert seen_in_time(ROW, RULES, now, now + 8 * MINUTE) == now + 8 * MINUTE
-    assert seen_in_time(ROW, None, now, now + 8 * MINUTE) == now + 8 * MINUTE
+def test_what_is_as_good_as_old_needs_no_look_of_its_own() -> None:
+    assert look_ahead_at(ROW, RULES, ROW.due_at + 15 * MINUTE - PROMOTE_AHEAD) is None
+    assert look_ahead_at(ROW, RULES, ROW.due_at + 15 * MINUTE) is None
+    assert look_ahead_at(ROW, None, ROW.due_at) is None

@@ -153,3 +153,13 @@ def test_two_pointers_of_one_try_are_one_row_and_of_two_tries_are_two() -> None:
     assert buckets.retry_position(id, 2, at) == buckets.retry_position(id, 2, at)
     assert buckets.retry_position(id, 2, at) != buckets.retry_position(id, 3, at)
     assert buckets.check_position(id, at) == buckets.check_position(id, at + timedelta(seconds=29))
+
+
+def test_a_look_of_its_own_lies_in_the_minute_that_it_is_for() -> None:
+    at = datetime(2026, 7, 12, 2, 1, 30, tzinfo=UTC)
+    id = buckets.execution_id(at, 3, 99)
+    minute, usual = at.replace(second=0), at.replace(minute=5, second=0)
+
+    assert buckets.instant_of(buckets.check_position(id, at, exactly=True)) == minute
+    assert buckets.instant_of(buckets.check_position(id, at)) == usual
+    assert buckets.check_position(id, usual, exactly=True) == buckets.check_position(id, at)

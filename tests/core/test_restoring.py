@@ -82,3 +82,12 @@ class TestSweep:
         lagging = Progress(watermark=before(NOON - 600 * MINUTE))
 
         assert swept(lagging, self.LAYOUT, back_to=NOON, is_oldest=True) == lagging
+
+    def test_that_looked_ahead_of_its_walk_goes_back_to_the_walk(self) -> None:
+        """P7: the look has left things to it."""
+        walked = before(NOON - 600 * MINUTE)
+        looking = Progress(watermark=END, backlog=replace(left(-600, 0), until=END))
+
+        found = swept(looking, self.LAYOUT, back_to=NOON, is_oldest=True)
+
+        assert found == Progress(watermark=walked)

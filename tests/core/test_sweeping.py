@@ -1,16 +1,19 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lamplighter.core.buckets import execution_id
+from lamplighter.core.buckets import Position, before, execution_id
+from lamplighter.core.lease import Backlog, Progress
 from lamplighter.core.lifecycle import FINAL, State
-from lamplighter.core.limits import BACKED_UP_MESSAGES
+from lamplighter.core.limits import BACKED_UP_MESSAGES, SWEEP_AFTER
 from lamplighter.core.model import Execution
 from lamplighter.core.sweeping import (
     Leave,
     Repair,
+    beside,
     is_backlog,
+    is_decided,
     is_sent_all_the_same,
     visit,
 )
@@ -45,10 +48,42 @@ def test_a_live_run_is_looked_at_no_sooner_than_in_ten_minutes() -> None:
 
 
 def test_a_silent_run_is_repaired_once_it_may_be_taken_over() -> None:
-    at = NOW + 35 * SECOND
+    at = NOW + 60 * SECOND
 
-    assert isinstance(visit(RUNNING, at - timedelta(milliseconds=1)), Leave)
     assert visit(RUNNING, at) == Repair(again_at=at + 10 * MINUTE, reason="worker None is silent")
+
+
+def test_the_message_of_a_silent_run_is_given_time_to_come_back() -> None:
+    """P7: that another worker takes over is no repair; a look in a minute sees to the rest."""
+    for seconds in (35, 59):
+        at = NOW + seconds * SECOND
+        assert visit(RUNNING, at) == Leave(again_at=NOW + 60 * SECOND, exactly=True)
+
+
+def test_what_came_up_a_moment_ago_is_looked_at_once_more() -> None:
+    """P7: the message of a try again may be under way; a minute later it is lost."""
+    due = NOW + 90 * SECOND
+
+    assert visit(RETRYING, due) == Leave(again_at=due + SWEEP_AFTER, exactly=True)
+    assert isinstance(visit(RETRYING, due + SWEEP_AFTER), Repair)
+
+
+@pytest.mark.parametrize(
+    ("since_s", "is_repaired"), [(0, False), (29, False), (30, True), (3600, True)]
+)
+def test_what_was_woken_a_moment_ago_is_looked_at_once_more(
+    since_s: int, *, is_repaired: bool
+) -> None:
+    """P14, P7: whoever ended what it waited for has sent its message."""
+    ended = replace(ROW, state=State.SUCCEEDED, finished_at=NOW + 10 * MINUTE)
+    waiter = replace(ROW, state=State.BLOCKED, blocker=ended.id)
+    now = NOW + 10 * MINUTE + since_s * SECOND
+
+    needed = visit(waiter, now, blocker=ended)
+
+    assert isinstance(needed, Repair) is is_repaired
+    if not is_repaired:
+        assert needed == Leave(again_at=NOW + 10 * MINUTE + SWEEP_AFTER, exactly=True)
 
 
 @pytest.mark.parametrize("row", [ROW, RETRYING, RUNNING], ids=lambda row: row.state)
@@ -116,3 +151,61 @@ def test_no_turn_is_passed_over_by_visits_that_come_half_as_much_later_each_time
         late_by += max(5 * MINUTE, late_by / 2) + 150 * SECOND
 
     assert len(seen) == 400
+
+
+T = datetime(2026, 1, 1, 12, tzinfo=UTC)
+"""When dispatch came back after an hour."""
+
+
+def place(minutes: float) -> Position:
+    return before(T + minutes * MINUTE)
+
+
+def draining(after: float, settled: float, *, watermark: float = 4) -> Progress:
+    """Dispatch, ahead of the time by as much, with an hour's backlog."""
+    backlog = Backlog.between(place(-60), place(0), now=T, settled=place(settled))
+    return Progress(watermark=place(watermark), backlog=replace(backlog, after=place(after)))
+
+
+def test_without_a_backlog_of_dispatch_a_sweep_has_none() -> None:
+    swept = Progress(watermark=place(-2))
+
+    assert beside(swept, Progress(watermark=place(4)), T) == swept
+    # All of it was sent, and is about to be settled.
+    assert beside(swept, draining(0, -30), T) == swept
+
+
+def test_beside_a_backlog_a_sweep_leaves_its_walk_behind_and_looks_ahead_past_it() -> None:
+    """P6: as far as dispatch had come half a minute ago, though its watermark jumps."""
+    began = beside(Progress(watermark=place(-61)), draining(-60, -61), T)
+    soon = beside(began, draining(-50, -55, watermark=4.4), T + 29 * SECOND)
+    later = beside(soon, draining(-50, -55, watermark=30), T + 60 * SECOND)
+
+    assert began.watermark == place(0)
+    assert began.committed == place(-61)
+    assert [one.backlog.settled for one in (began, soon, later) if one.backlog] == [
+        place(0),
+        place(0),
+        place(4),
+    ]
+
+
+def test_a_sweep_that_looks_ahead_goes_past_the_next_backlog_too() -> None:
+    """P6: whatever it had looked at by then, its walk comes by all of it."""
+    looking = beside(Progress(watermark=place(-61)), draining(-60, -61), T)
+    second = Backlog.between(place(4), place(40), now=T + 40 * MINUTE, settled=place(-10))
+    found = beside(looking, Progress(watermark=place(44), backlog=second), T + 40 * MINUTE)
+
+    assert found.watermark == place(40)
+    assert found.committed == place(-61)
+    assert found.backlog is not None
+    assert found.backlog.until == place(40)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "is_it"),
+    [(-61, True), (-55, True), (-54, False), (0, False), (1, True), (4, True), (5, False)],
+)
+def test_what_dispatch_is_done_with_is_decided(minutes: float, *, is_it: bool) -> None:
+    """P6: of a backlog, what was settled; beside it, what lies behind the watermark."""
+    assert is_decided(draining(-50, -55), place(minutes)) is is_it

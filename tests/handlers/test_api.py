@@ -164,6 +164,7 @@ class TestCreate:
                 "no_retry_on": ["FileNotFoundError"],
                 "honor_retry_after": False,
             },
+            "retry_policy_is_default": False,
             "timeout_seconds": 90,
             "deadline_seconds": None,
             "on_deadline": "DEAD_LETTER",

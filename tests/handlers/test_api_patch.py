@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lamplighter.api import patching
-from lamplighter.api.bodies import JobBody, names_of
+from lamplighter.api.bodies import JobBody
+from lamplighter.api.reading import names_of
 from lamplighter.core.addresses import Reach
 from lamplighter.core.buckets import object_prefix
 from lamplighter.core.model import Job, Owner
@@ -218,6 +219,30 @@ class TestARecurringJob:
             "factor": 2,
             "max_attempts": 9,
         }
+
+    def test_leaves_a_retry_policy_that_nobody_gave_to_the_task(self, acme: Caller) -> None:
+        """S0-R1."""
+        made = acme.create(task="bill", rate="1 hour")
+
+        patched(acme, made, timeout_seconds=30)
+
+        assert shown(acme, made)["retry_policy_is_default"] is True
+
+    def test_gives_a_retry_policy_and_takes_it_back(self, acme: Caller) -> None:
+        """S0-R1."""
+        made = acme.create(task="bill", rate="1 hour")
+
+        patched(acme, made, retry_policy={"max_attempts": 9})
+        given = shown(acme, made)
+        patched(acme, made, retry_policy=None)
+        taken_back = shown(acme, made)
+
+        assert (given["retry_policy_is_default"], given["retry_policy"]["max_attempts"]) == (
+            False,
+            9,
+        )
+        assert taken_back["retry_policy_is_default"] is True
+        assert taken_back["retry_policy"]["max_attempts"] == 5
 
     def test_takes_a_list_of_a_retry_policy_whole(self, acme: Caller) -> None:
         made = acme.create(**RECURRING)

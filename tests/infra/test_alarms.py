@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from lamplighter.aws.telemetry import LambdaTelemetry
-from lamplighter.core.errors import Unavailable
+from lamplighter.core.errors import Damaged, Unavailable
 from lamplighter.core.lease import Ticker
 from lamplighter.core.limits import PARKED_IN_A_DEPLOY
 from lamplighter.core.misfire import Gap
@@ -27,6 +27,7 @@ OURS = {
     for lane in ("Default", "Critical", "Bulk")
 } | {
     "Alarms/DispatchBehind": ("watermark_age_ms", {}, "Maximum", 0),
+    "Alarms/SweepBehind": ("sweep_age_ms", {}, "Maximum", 300_000),
     "Alarms/ScheduleTicksMissing": ("ticks_by_schedule", {}, "Sum", 1),
     "Alarms/RuleTicksMissing": ("ticks_by_rule", {}, "Sum", 1),
     "Alarms/RowsRecovered": ("recovered", {}, "Sum", 0),
@@ -36,6 +37,7 @@ OURS = {
     "Alarms/ExecutionsParked": ("parked", {}, "Sum", 0),
     "Alarms/NoticesFailing": ("notices_failed", {}, "Sum", 0),
     "Alarms/DefinitionsUnreadable": ("unreadable_definitions", {}, "Sum", 0),
+    "Alarms/RowsUnreadable": ("unreadable_rows", {}, "Sum", 0),
 }
 QUEUES = {
     "Alarms/WorkUndelivered": "Work/DeadLetters",
@@ -56,6 +58,7 @@ def dimensions(alarm: Properties) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_there_is_an_alarm_on_what_the_functions_measure(assembly: Assembly, name: str) -> None:
+    """S0-X1, S0-E3: clocks that are off, and how long what is due has waited to be sent."""
     metric, lane, statistic, threshold = OURS[name]
 
     alarm = assembly.scheduler.properties(ALARM)[name]
@@ -77,12 +80,14 @@ def test_the_functions_do_emit_what_the_alarms_watch(
     for ticker in Ticker:
         telemetry.ticked(by=ticker)
     telemetry.dispatched(partition=0, sent=1, pages=1, age=timedelta(0))
+    telemetry.swept(partition=0, rows=1, age=timedelta(0))
     telemetry.recovered(execution, reason="its message was lost")
     telemetry.passed_over(recurring(), Gap(first=T, last=T, count=1, reason="misfire: skipped"))
     telemetry.missed(recurring(), 1)
     telemetry.parked(execution, lasts=PARKED_IN_A_DEPLOY)
     telemetry.not_told(execution, Unavailable("no such bus"))
     telemetry.definition_unreadable(recurring().id, reason="no such zone")
+    telemetry.row_unreadable(Damaged(kind="execution", id=execution.id, attribute="st"))
     telemetry.started(execution, lateness=timedelta(0))
     telemetry.flush()
 

@@ -86,6 +86,7 @@ def test_it_may_what_the_function_may_and_nothing_else(template: Template) -> No
 
 
 def test_there_are_as_many_as_what_waits_asks_for(template: Template) -> None:
+    """S2-K2: by the age of the oldest message and by what waits, not by CPU."""
     target = only(template, "AWS::ApplicationAutoScaling::ScalableTarget")
     assert (target["MinCapacity"], target["MaxCapacity"]) == (0, 10)
     steps = [

@@ -54,6 +54,15 @@ def test_a_failure_is_shown_with_the_try_that_failed_its_error_and_what_comes_ne
     assert line.endswith("attempt 1, Retryable, again at 2026-07-12T02:05:02.345Z")
 
 
+def test_why_something_is_parked_is_shown() -> None:
+    line = shown(message="parked", reason="no worker knows task 'ecko' yet")
+
+    assert line is not None
+    assert line.endswith(
+        "parked        e1 flaky                attempt 1, no worker knows task 'ecko' yet"
+    )
+
+
 CRASH: dict[str, object] = {"message": "taken_over", "crashes": 1}
 GIVEN_UP: dict[str, object] = {
     "message": "finished",

@@ -137,6 +137,7 @@ def test_ten_jobs_run_side_by_side(bench: Bench) -> None:
 
 def test_what_has_finished_is_deleted_while_its_neighbour_runs(bench: Bench) -> None:
     """S1-Q3."""
+
     @bench.task("slow")
     def slow(payload: None, ctx: Context) -> None:
         until(lambda: len(bench.world.queue) == 1)
@@ -449,6 +450,7 @@ def test_a_result_that_comes_after_a_take_over_is_refused_and_its_message_kept(
     bench: Bench,
 ) -> None:
     """S1-W3, S0-L3."""
+
     @bench.task("stalled")
     def stalled(payload: None, ctx: Context) -> str:
         holder = bench.row(ctx.execution_id)

@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from lamplighter.core.buckets import instant_of
+from lamplighter.core.buckets import body_of, instant_of
 from lamplighter.core.draining import drain_of
 from lamplighter.core.lease import Kind
-from lamplighter.core.limits import ON_TIME
-from lamplighter.core.model import MisfirePolicy
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import ON_TIME, SWEEP_AFTER
+from lamplighter.core.model import Execution, MisfirePolicy, Pointer
 from lamplighter.memory import MemoryWorld, VirtualClock
+from lamplighter.services import timers
 from lamplighter.services.progress import overall
 from lamplighter.sim.faults import (
     calls_of,
@@ -22,8 +24,9 @@ from lamplighter.sim.faults import (
 )
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
+from tests.simulation.limited import LimitedQueue
 from tests.support.jobs import created, every, in_, new_job
-from tests.support.partition_work import dispatch
+from tests.support.partition_work import dispatch, sweep
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -149,9 +152,149 @@ def test_the_sweep_waits_for_the_backlog() -> None:
     progress = system.ports.control.progress(works.values())
 
     assert progress[works[Kind.DISPATCH]].backlog is not None
-    assert progress[works[Kind.SWEEP]].watermark <= progress[works[Kind.DISPATCH]].committed
+    assert progress[works[Kind.SWEEP]].committed <= progress[works[Kind.DISPATCH]].committed
     assert instant_of(progress[works[Kind.DISPATCH]].watermark) > system.world.now()
     assert system.world.counts.events["recovered"] == 0
+
+
+def a_long_drain() -> System:
+    """Ten minutes into a drain of an hour; nothing is left of what came before it."""
+    system = a_system(per_second=1)
+    for n in range(3600):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n / 2)))
+    out_for(system, 40 * MINUTE)
+    system.run_for(10 * MINUTE)
+    return system
+
+
+def first_start_of(system: System, row: Execution) -> datetime | None:
+    return next((run.started_at for run in system.runs if run.execution_id == row.id), None)
+
+
+def test_a_lost_message_of_what_is_due_beside_a_backlog_is_sent_again_in_time() -> None:
+    """S1-H2, S2-M1: 150 seconds after its time, though the backlog takes most of an hour."""
+    system = a_long_drain()
+    recurring = created(system.ports, new_job(schedule=every("2 minutes"))).first
+    lost = [created(system.ports, new_job(run_at=in_(system.ports, 5 * n))).first for n in range(9)]
+    messages = len(system.world.queue)
+    system.world.queue.purge()
+
+    system.run_for(6 * MINUTE)
+
+    assert overall(system.ports).drain is not None
+    for row in [recurring, *lost]:
+        started_at = first_start_of(system, row)
+        assert started_at is not None
+        assert started_at - row.run_at <= SWEEP_AFTER + 2 * MINUTE + SECOND
+    # What was lost, and neither the backlog nor what is on time.
+    assert system.world.counts.events["recovered"] == messages
+
+
+def test_what_is_due_beside_a_backlog_is_swept_once_more_behind_it() -> None:
+    """P7: whatever the look ahead left to the walk, and then the two are one again."""
+    system = a_long_drain()
+    work = system.ports.layout().work_on(0, Kind.SWEEP)
+    beside = system.ports.control.progress([work])[work]
+    system.run_for(90 * MINUTE)
+    after = system.ports.control.progress([work])[work]
+
+    assert beside.backlog is not None
+    assert instant_of(beside.watermark) > system.world.now() - 95 * MINUTE
+    assert after.backlog is None
+    assert system.world.now() - instant_of(after.watermark) <= SWEEP_AFTER + 2 * MINUTE
+    assert system.world.counts.events["recovered"] == 0
+    assert [*violations(system)] == []
+
+
+def test_a_chain_that_ends_beside_a_backlog_is_left_to_dispatch() -> None:
+    """P6: a page of the backlog may be about to go on with it, and may decide otherwise."""
+    system = a_long_drain()
+    first = created(system.ports, new_job(schedule=every("1 minute"))).first
+    forget_all_after(system, first)
+    system.world.queue.purge()
+    system.run_for(10 * MINUTE)
+    beside = [row for row in system.world.tables.executions.values() if row.job_id == first.job_id]
+    system.run_for(90 * MINUTE)
+
+    assert beside == [first]
+    assert first_start_of(system, first) is not None
+    assert [*violations(system)] == []
+
+
+def forget_all_after(system: System, first: Execution) -> None:
+    """Have the chain end there, as when the process died that had put this row."""
+    tables = system.world.tables
+    rows = [row for row in tables.executions.values() if row.job_id == first.job_id]
+    for row in rows:
+        if row.id != first.id:
+            del tables.executions[row.id]
+            for bucket in tables.buckets.values():
+                bucket.discard(body_of(row.id))
+
+
+def test_a_check_beside_a_backlog_of_what_lies_in_it_is_left_to_the_walk() -> None:
+    """P6: a row of the backlog is dispatch's until it was sent a while ago."""
+    system = a_long_drain()
+    rows = system.world.tables.executions
+    last = max((row for row in rows.values() if row.state is State.SCHEDULED), key=lambda r: r.id)
+    system.ports.executions.point([timers.check(last, in_(system.ports, 10))])
+    system.run_for(5 * MINUTE)
+
+    assert rows[last.id].state is State.SCHEDULED
+    assert system.world.counts.events["recovered"] == 0
+    assert not [
+        row
+        for row in system.world.tables.pointers.values()
+        if isinstance(row, Pointer)
+        and row.execution_id == last.id
+        and row.at > in_(system.ports, 0)
+    ]
+
+
+def test_what_a_second_outage_made_late_is_not_taken_for_lost() -> None:
+    """P6: it was sent a moment ago, however long ago it was due."""
+    system = a_system(per_second=1)
+    system.world.queue = LimitedQueue(clock=system.world.clock, per_second=4)
+    for n in range(900):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    out_for(system, 20 * MINUTE)
+    system.run_for(3 * MINUTE)
+    for n in range(100):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    out_for(system, 15 * MINUTE)
+
+    system.run_for(60 * MINUTE)
+
+    assert len(system.runs) == 1000
+    assert system.world.counts.events["recovered"] == 0
+
+
+def test_a_sweep_that_dies_anywhere_beside_a_backlog_loses_nothing() -> None:
+    """S0-E1, P7: whoever comes next looks at the same page again."""
+    calls = calls_of(lost_beside_a_backlog().ports, lambda ports: sweep(ports, 0))
+    strikes = [*every_crash(calls)]
+    for strike in strikes:
+        system = lost_beside_a_backlog()
+        survives(system.ports, lambda ports: sweep(ports, 0), strike)
+        system.run_for(20 * MINUTE)
+        assert [*violations(system)] == [], strike
+    assert len(strikes) > 10
+
+
+def lost_beside_a_backlog() -> System:
+    system = a_system(per_second=1)
+    for n in range(240):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + n)))
+    out_for(system, 10 * MINUTE)
+    system.run_for(MINUTE)
+    for n in range(3):
+        created(system.ports, new_job(run_at=in_(system.ports, n)))
+    system.world.queue.purge()
+    system.ticking = False
+    system.run_for(2 * MINUTE)
+    dispatch(system.ports, 0, time_left=lambda: False)
+    system.ticking = True
+    return system
 
 
 def a_backlog_under_way() -> System:

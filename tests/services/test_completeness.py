@@ -26,6 +26,8 @@ from lamplighter.services import completeness, manage
 from lamplighter.services.cancel import cancel
 from lamplighter.services.completeness import Account, account
 from lamplighter.sim.faults import (
+    Call,
+    Crash,
     When,
     calls_of,
     every_crash,
@@ -560,6 +562,32 @@ class TestAJobThatChanges:
 
         assert found["CANCELLED", "edited"] > 20
         assert "MISSED" not in {outcome for outcome, _ in found}
+
+    @pytest.mark.parametrize("seconds", range(0, 60, 10))
+    def test_by_an_edit_whose_process_dies_misses_no_slot(self, seconds: int) -> None:
+        """The sweep goes on with the new chain, past what the earlier version has run since."""
+        system = a_system()
+        job = a_job(system)
+        system.run_for(5 * MINUTE + seconds * SECOND)
+        often = parse(rate="rate(30 seconds)", anchor=START, seed=job.id)
+
+        def die(call: Call, when: When) -> None:
+            if call.method == "revise" and when is When.AFTER:
+                raise Crash
+
+        with pytest.raises(Crash):
+            manage.edit(
+                interposed(system.ports, die),
+                OWNER,
+                job.id,
+                lambda old: replace(old, schedule=often),
+            )
+        system.run_for(20 * MINUTE)
+
+        found = ledger(system, job.id)
+
+        assert found.pop(("SKIPPED", "coalesced"), 0) <= 1
+        assert found.keys() == {("FIRED", "SUCCEEDED")}
 
     def test_lost_just_before_an_edit_is_missed(self) -> None:
         system = a_system()

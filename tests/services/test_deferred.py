@@ -14,11 +14,12 @@ from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded
 from lamplighter.core.permits import Key
 from lamplighter.core.permits import Kind as LimitKind
-from lamplighter.core.retry import Failure, Kind
+from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.ports import Received
 from lamplighter.services import deferred, execute, permits, timers
 from lamplighter.services.cancel import cancel
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
+from lamplighter.services.settling import Put
 from lamplighter.sim.faults import When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
@@ -96,6 +97,37 @@ def test_that_it_failed_is_followed_by_its_retry_policy() -> None:
     system.run_for(MINUTE)
     assert row(system, claimed).state is State.SUCCEEDED
     assert [run.attempt for run in system.runs] == [2]
+
+
+def test_that_it_failed_is_followed_by_its_tasks_policy_where_its_job_has_none() -> None:
+    """S0-R1: whoever ends it knows no tasks, so the try brings its policy along."""
+    once = RetryPolicy(max_attempts=1)
+    system, claimed = ready(retry_is_default=True)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS, retry=once))
+
+    assert end(system, claimed, BUSY, "busy").state is State.DEAD_LETTERED
+
+
+def test_that_it_lapsed_is_followed_by_its_tasks_policy_where_its_job_has_none() -> None:
+    """S0-R1."""
+    once = RetryPolicy(max_attempts=1)
+    system, claimed = ready(retry_is_default=True)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS, retry=once))
+
+    system.run_for(2 * MINUTE)
+
+    over = row(system, claimed)
+    assert (over.state, over.reason) == (State.DEAD_LETTERED, "all 1 attempts used")
+
+
+def test_the_policy_of_its_job_goes_before_its_tasks() -> None:
+    """S0-R1."""
+    system, claimed = ready()
+    execute.conclude(
+        system.ports, claimed, Deferred(terms=TERMS, retry=RetryPolicy(max_attempts=1))
+    )
+
+    assert end(system, claimed, BUSY, "busy").state is State.RETRYING
 
 
 def test_a_permanent_failure_ends_it_for_good() -> None:
@@ -399,6 +431,69 @@ def test_any_other_token_meets_the_same_as_no_execution_at_all(callback: str) ->
             call(nowhere)
         assert str(here.value).replace(id, "") == str(there.value).replace(nowhere, "")
     assert row(system, claimed).state is State.RUNNING
+
+
+def refusals(system: System, claimed: Claimed) -> set[str]:
+    """What whoever has its token is told, whatever is said."""
+    reasons = set()
+    for say in (beat, end):
+        with pytest.raises(Conflict) as refused:
+            say(system, claimed)
+        reasons.add(refused.value.reason)
+    return reasons
+
+
+def test_one_that_was_terminated_is_told_so() -> None:
+    """S0-L3: a token is bound to its try, and says so once that is over."""
+    system, claimed = ready(recurring=True, overlap=OverlapPolicy.TERMINATE_OTHER)
+    execute.conclude(system.ports, claimed, Deferred(terms=TERMS))
+    for _ in range(3):
+        system.run_for(40 * SECOND)
+        if row(system, claimed).state is State.RUNNING:
+            beat(system, claimed)
+    assert row(system, claimed).state is State.CANCELLED
+
+    (reason,) = refusals(system, claimed)
+    assert reason == (
+        "the try is over: it was terminated, for another execution took its place; "
+        "the execution is CANCELLED"
+    )
+    with pytest.raises(NotFound):
+        deferred.heartbeat(system.ports, claimed.execution.id, "another")
+
+
+def test_one_whose_worker_fell_silent_before_it_was_deferred_is_told_so() -> None:
+    """S0-L3."""
+    system, claimed = ready()
+
+    system.run_for(20 * MINUTE)
+
+    assert row(system, claimed).state is State.SUCCEEDED
+    (reason,) = refusals(system, claimed)
+    assert reason == (
+        "the try is over: its worker fell silent, and another try took its place; "
+        "the execution is SUCCEEDED"
+    )
+
+
+def test_one_whose_handler_told_its_token_and_failed_is_told_so() -> None:
+    """S0-L3."""
+    system, claimed = ready()
+    assert claimed.tell() == claimed.callback
+
+    execute.conclude(system.ports, claimed, BUSY)
+
+    assert refusals(system, claimed) == {
+        "the try is over: its handler ended it by itself; the execution is RETRYING"
+    }
+
+
+def test_of_a_token_that_nobody_was_told_nothing_is_kept() -> None:
+    system, claimed = ready()
+
+    execute.conclude(system.ports, claimed, BUSY)
+
+    assert row(system, claimed).called_back is None
 
 
 def test_it_may_be_ended_before_its_handler_has_returned() -> None:

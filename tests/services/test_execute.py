@@ -1,16 +1,18 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lifecycle import State
-from lamplighter.core.outcome import Failed, Outcome, Succeeded
+from lamplighter.core.outcome import Failed, Succeeded
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
 from lamplighter.memory import MemoryExecutions, MemoryQueue, MemoryWorld, VirtualClock
 from lamplighter.ports import Received
 from lamplighter.services import execute
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
+from lamplighter.services.settling import Put
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.support.jobs import created, every, in_, new_job
@@ -43,7 +45,7 @@ def claimed(system: System) -> Claimed:
     return begun
 
 
-def failing(kind: Kind = Kind.RETRYABLE) -> Outcome:
+def failing(kind: Kind = Kind.RETRYABLE) -> Failed:
     return Failed(failure=Failure(kind=kind, type="ValueError", message="no"))
 
 
@@ -124,6 +126,31 @@ def test_an_error_that_its_policy_does_not_retry_fails_at_once(system: System) -
     row = system.world.tables.executions[made.first.id]
     assert (row.state, len(row.attempts), row.error) == (State.FAILED, 1, failure)
     assert row.reason == "no_retry_on has LookupError, a base of KeyError"
+
+
+@pytest.mark.parametrize(
+    ("given", "of_task", "attempts"),
+    [
+        (RetryPolicy(max_attempts=2), RetryPolicy(max_attempts=4), 2),
+        (None, RetryPolicy(max_attempts=4), 4),
+        (None, None, 5),
+    ],
+    ids=["its job's", "its task's", "the default one"],
+)
+def test_the_policy_of_a_job_goes_before_its_tasks_and_that_before_the_default(
+    system: System, given: RetryPolicy | None, of_task: RetryPolicy | None, attempts: int
+) -> None:
+    """S0-R1."""
+    new = new_job(retry=given)
+    new = replace(new, spec=replace(new.spec, retry_is_default=given is None))
+    made = created(system.ports, new)
+    system.handler = lambda _: replace(failing(), retry=of_task)
+
+    system.run_for(30 * MINUTE)
+
+    row = system.world.tables.executions[made.first.id]
+    assert (row.state, len(row.attempts)) == (State.DEAD_LETTERED, attempts)
+    assert row.reason == f"all {attempts} attempts used"
 
 
 def test_a_lost_lease_is_taken_over_whatever_a_policy_retries(system: System) -> None:

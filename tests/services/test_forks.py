@@ -1,6 +1,7 @@
 """A chain is one: a successor, once armed, is never decided again (P2, P12)."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from lamplighter.core.lifecycle import Event, State
 from lamplighter.core.model import Execution, Job, MisfirePolicy, OverlapPolicy, Trigger
 from lamplighter.core.outcome import ended
 from lamplighter.memory import MemoryWorld, VirtualClock
-from lamplighter.services import cancel, timers, trigger
+from lamplighter.services import cancel, manage, timers, trigger
 from lamplighter.sim.faults import Call, Crash, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
@@ -18,6 +19,7 @@ from tests.support.jobs import OWNER, created, every, new_job
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 
@@ -139,6 +141,25 @@ def test_who_joins_a_chain_that_has_ended_goes_before_what_is_armed_next(
     assert system.world.counts.events["recovered"] == 1
 
 
+def test_who_joins_goes_before_what_is_armed_though_an_earlier_version_left_a_later_row() -> None:
+    system = a_system()
+    job, last = with_its_last_armed(system, OverlapPolicy.TERMINATE_OTHER)
+    manage.edit(system.ports, OWNER, job.id, lambda old: replace(old, name="later"))
+    system.ticking = False
+    system.world.queue.purge()
+    rows = system.world.tables.executions
+    armed = min(rows.values(), key=lambda row: row.scheduled_for)
+    left = ended(last, Event.CANCEL, now=system.world.now(), reason="its job was edited")
+    rows[last.id] = replace(left, job_version=1)
+    system.world.clock.move_to(last.run_at + SECOND)
+
+    joined = trigger.trigger(system.ports, OWNER, job.id)
+
+    assert isinstance(joined, Execution)
+    assert rows[armed.id].state is State.SCHEDULED
+    assert rows[armed.id].predecessor == joined.id
+
+
 def test_what_runs_for_long_is_followed_though_its_maker_died_before_it_armed_the_next() -> None:
     """The message of an earlier version had it run: it was never late, and is not final."""
     system = a_system()
@@ -159,3 +180,39 @@ def test_what_runs_for_long_is_followed_though_its_maker_died_before_it_armed_th
     assert first.sent_directly
     assert system.world.tables.executions[first.id].state is State.RUNNING
     assert len(system.world.tables.executions) > 5
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_chain_that_lives_is_told_by_one_read_however_long_nobody_looked(
+    *, is_alive: bool
+) -> None:
+    system = a_system()
+    job, last = with_its_last_armed(system, OverlapPolicy.SKIP)
+    system.world.clock.move_to(last.run_at + 2 * DAY)
+    if is_alive:
+        link = timers.link_of(job, last)
+        timers.arm_chains(system.ports, [link], decided_at=system.world.now())
+    reads: list[int] = []
+
+    def count(call: Call, when: When) -> None:
+        if call.method == "get_many" and when is When.BEFORE:
+            reads.append(call.number)
+
+    goes_on = timers.goes_on(interposed(system.ports, count), job, last.scheduled_for)
+
+    assert goes_on is is_alive
+    assert len(reads) == 1 if is_alive else len(reads) > 1
+
+
+def test_a_chain_goes_on_by_a_row_just_behind_the_link() -> None:
+    """As far from the line as can be."""
+    system = a_system()
+    job, last = with_its_last_armed(system, OverlapPolicy.SKIP)
+    following = job.occurrence(
+        last.scheduled_for + MINUTE, now=system.world.now(), sent_directly=False
+    )
+    system.ports.executions.put([following])
+    system.world.clock.move_to(last.run_at + 2 * DAY)
+
+    assert timers.goes_on(system.ports, job, last.scheduled_for)
+    assert not timers.goes_on(system.ports, job, following.scheduled_for)

@@ -12,6 +12,7 @@ from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.services.partitions import do
 from lamplighter.services.tick import tick
 from lamplighter.sim.faults import (
+    Call,
     Crash,
     When,
     calls_of,
@@ -169,3 +170,48 @@ def test_a_visit_without_time_has_the_next_one_come_at_once(system: System) -> N
     do(system.ports, WorkItem(work=WORK), owner="hurried", time_left=lambda: False)
 
     assert min(at for at, _ in system.world.queue.work) == system.world.now()
+
+
+def ages_of_sweeps(system: System, monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
+    """How far behind each visit of the sweep found itself, from now on."""
+    ages: list[timedelta] = []
+
+    def swept(*, partition: int, rows: int, age: timedelta) -> None:
+        ages.append(age)
+
+    monkeypatch.setattr(system.world.counts, "swept", swept)
+    return ages
+
+
+def test_a_sweep_that_comes_each_minute_is_at_most_150_s_behind(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S0-N4: what a message was lost of waits no longer than that to be looked at."""
+    system.run_for(5 * MINUTE)
+    ages = ages_of_sweeps(system, monkeypatch)
+    system.run_for(10 * MINUTE)
+
+    assert ages
+    assert max(ages) <= 150 * SECOND
+
+
+def test_a_sweep_whose_every_visit_fails_tells_how_far_behind_it_is(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-N6: nothing else would: dispatch goes on, and nothing is late but what was lost."""
+    system.run_for(5 * MINUTE)
+    ages = ages_of_sweeps(system, monkeypatch)
+    work = WorkItem(work=Work(partition=0, kind=Kind.SWEEP))
+    system.ticking = False
+    for _ in range(4):
+        system.run_for(2 * MINUTE)
+        with pytest.raises(Unavailable):
+            do(interposed(system.ports, raise_at_due), work, owner="failing")
+
+    assert ages == sorted(ages)
+    assert ages[-1] > 8 * MINUTE
+
+
+def raise_at_due(call: Call, when: When) -> None:
+    if call.method == "due" and when is When.BEFORE:
+        raise Unavailable("the bucket cannot be read")

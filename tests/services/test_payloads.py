@@ -16,8 +16,9 @@ from lamplighter.core.retry import Kind
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Ports
 from lamplighter.services import execute, payloads
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
 from lamplighter.services.payloads import Named
+from lamplighter.services.settling import Put
 from lamplighter.sim.faults import interposed
 from lamplighter.sim.system import System
 from tests.support.jobs import OWNER, created, every, new_job

@@ -14,7 +14,8 @@ from lamplighter.core.waits import Boot
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports, Received
 from lamplighter.services import execute
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
+from lamplighter.services.settling import Put
 from lamplighter.sim.system import System
 from tests.support.examples import examples
 from tests.support.jobs import created, every, in_, new_job

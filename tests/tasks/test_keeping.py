@@ -25,9 +25,10 @@ from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.memory import MemoryWorld
 from lamplighter.services import execute
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.services.replay import replay
+from lamplighter.services.settling import Put
 from lamplighter.tasks import asked
 from lamplighter.tasks.answers import ContextAnswers
 from lamplighter.tasks.registry import Registry

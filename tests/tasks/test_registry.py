@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 import lamplighter
-from lamplighter import Context
+from lamplighter import Context, RetryPolicy
 from lamplighter.tasks.registry import InvalidTasks, Registry, load
 from lamplighter.tasks.source import Source
 
@@ -289,6 +289,22 @@ def test_a_task_says_that_it_wants_a_process_of_its_own(tasks: Registry) -> None
     def render(payload: None, ctx: Context) -> None: ...
 
     assert (render.isolation, render.memory_mb) == ("process", 256)
+
+
+def test_a_task_says_by_what_policy_it_is_tried_again(tasks: Registry) -> None:
+    patient = RetryPolicy(max_attempts=20, max_seconds=600)
+
+    @tasks.task("fetch", retry_policy=patient)
+    def fetch(payload: None, ctx: Context) -> None: ...
+
+    assert fetch.retry_policy == patient
+
+
+def test_what_is_no_retry_policy_is_refused(tasks: Registry) -> None:
+    def fetch(payload: None, ctx: Context) -> None: ...
+
+    with pytest.raises(InvalidTasks, match="retry_policy is a RetryPolicy, not 3"):
+        tasks.task("fetch", retry_policy=cast("Any", 3))(fetch)
 
 
 @pytest.mark.parametrize(

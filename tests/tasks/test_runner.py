@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
-from lamplighter import Context, Permanent, RateLimited, Retryable
+from lamplighter import Context, Permanent, RateLimited, Retryable, RetryPolicy
+from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS, RESULT_MAX_BYTES
-from lamplighter.core.outcome import Failed, Outcome, Parked, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Parked, Succeeded, Withdrawn
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.memory import MemoryWorld
 from lamplighter.services.heartbeat import Heartbeats, Stop
+from lamplighter.tasks.context import Deferral
 from lamplighter.tasks.registry import Registry
 from lamplighter.tasks.runner import TaskRunner
 from tests.support.claims import claimed
@@ -426,6 +428,49 @@ def test_a_hung_handlers_next_try_waits_until_its_process_has_ended(bench: Bench
     assert isinstance(outcome, Failed)
     assert outcome.failure.kind is Kind.TIMEOUT
     assert outcome.failure.retry_after == timedelta(seconds=10)
+
+
+def test_what_fails_is_told_its_tasks_policy(bench: Bench) -> None:
+    """S0-R1: tasks are known here alone."""
+    patient = RetryPolicy(max_attempts=20)
+    bench.tasks.task("fetch", version=2, retry_policy=patient)(raising(Retryable("busy")))
+
+    outcome = bench.runner(claimed(bench.world, task="fetch"))
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.version, outcome.retry) == (2, patient)
+
+
+def test_what_is_deferred_is_told_its_tasks_policy(bench: Bench) -> None:
+    """S0-R1."""
+    patient = RetryPolicy(max_attempts=20)
+
+    @bench.tasks.task("print", retry_policy=patient)
+    def handler(payload: None, ctx: Context) -> Deferral:
+        return Deferral(execution_id=ctx.execution_id, token="", terms=Terms())
+
+    outcome = bench.runner(claimed(bench.world, task="print"))
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.retry == patient
+
+
+def test_a_hung_handler_is_tried_again_by_its_tasks_policy(bench: Bench) -> None:
+    """S0-R1."""
+    patient = RetryPolicy(max_attempts=20)
+    outcomes: list[Outcome | None] = []
+
+    @bench.tasks.task("hang", retry_policy=patient)
+    def handler(payload: None, ctx: Context) -> None:
+        bench.pass_time(61)
+        bench.pass_time(6)
+        outcomes.extend(call.hung_outcome for call in bench.runner.hung())
+
+    bench.runner(claimed(bench.world, task="hang"))
+
+    (outcome,) = outcomes
+    assert isinstance(outcome, Failed)
+    assert (outcome.version, outcome.retry) == (1, patient)
 
 
 def test_a_handler_whose_lease_is_lost_has_no_outcome_to_write(bench: Bench) -> None:

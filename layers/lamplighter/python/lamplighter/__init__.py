@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from lamplighter.core.errors import Permanent, RateLimited, Retryable, WritesRefused
+    from lamplighter.core.retry import RetryPolicy
     from lamplighter.tasks.context import Context, Stopped
     from lamplighter.tasks.registry import Task, task
 else:
@@ -17,6 +18,7 @@ else:
         "RateLimited": "lamplighter.core.errors",
         "Retryable": "lamplighter.core.errors",
         "WritesRefused": "lamplighter.core.errors",
+        "RetryPolicy": "lamplighter.core.retry",
         "Context": "lamplighter.tasks.context",
         "Stopped": "lamplighter.tasks.context",
         "Task": "lamplighter.tasks.registry",
@@ -33,6 +35,7 @@ __all__ = [
     "Context",
     "Permanent",
     "RateLimited",
+    "RetryPolicy",
     "Retryable",
     "Stopped",
     "Task",

@@ -2,7 +2,9 @@
 
 `tests/contract` holds every implementation to it, in memory and on AWS; a new rule is a new
 case there first. Any call may raise Unavailable; then whether a write took effect is unknown,
-and every caller is written so that doing it again is harmless.
+and every caller is written so that doing it again is harmless. Damaged, a kind of it, is what
+cannot be read back: what was asked for by name raises it, lists and pages leave it out, and
+telemetry is told each time.
 """
 
 import threading
@@ -13,6 +15,7 @@ from typing import Protocol
 
 from lamplighter.core.buckets import ExecutionId, JobId, Minute, Position, minute_of, start_of
 from lamplighter.core.clock_offset import Bounds
+from lamplighter.core.errors import Damaged
 from lamplighter.core.forecast import Capacity
 from lamplighter.core.lanes import Rules
 from lamplighter.core.lease import (
@@ -105,6 +108,8 @@ class Page:
 
     rows: Sequence[Row]
     reached: Position
+    damaged: Sequence[Damaged] = ()
+    """What lies there too and cannot be read back; it keeps nothing else from going on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +143,8 @@ class Executions(Protocol):
         """Make each row that does not exist; the answer has, in order, the row as it now is.
 
         A row of an earlier version of its job of which nothing has come gives way
-        (`planning.supersedes`, P19).
+        (`planning.supersedes`, P19). Of one that is damaged the answer is the row as planned:
+        it is there, and the chain goes on behind it.
         Each row is atomic by itself. After a crash or Unavailable any of them may exist.
         """
         ...
@@ -378,7 +384,11 @@ class Jobs(Protocol):
         ...
 
     def get_many(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
-        """The current definitions, strongly consistent; those that exist."""
+        """The current definitions, strongly consistent; those that exist.
+
+        A damaged one is there as one that no release can read: `Job.unreadable` says why, and
+        nothing else of it means anything.
+        """
         ...
 
     def delete(self, job: Job) -> Job:
@@ -785,7 +795,13 @@ class Telemetry(Protocol):
         """A visit left so much of a backlog to the next one."""
         ...
 
-    def swept(self, *, partition: int, rows: int) -> None: ...
+    def swept(self, *, partition: int, rows: int, age: timedelta) -> None:
+        """`age` is how long ago what it came to was due: 90 to 150 s while all goes well.
+
+        Told of a visit that failed, too.
+        """
+        ...
+
     def lost_lease(self, *, partition: int) -> None: ...
     def started(self, execution: Execution, *, lateness: timedelta) -> None: ...
     def finished(self, execution: Execution) -> None: ...
@@ -842,6 +858,10 @@ class Telemetry(Protocol):
 
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         """A message was not begun: too little of the process's time was left for it."""
+        ...
+
+    def row_unreadable(self, damaged: Damaged) -> None:
+        """An item cannot be read back: it is left where it is, and told of each time it is met."""
         ...
 
     def definition_unreadable(self, id: JobId, *, reason: str) -> None:

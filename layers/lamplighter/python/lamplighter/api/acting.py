@@ -11,17 +11,12 @@ from typing import Annotated, Final, cast
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from lamplighter.api import cursors, documents, problems, render, strict_json
-from lamplighter.api.bodies import (
-    Body,
-    PayloadBody,
-    by_bytes,
-    faults_of,
-    fingerprint,
-    payload_of,
-    read,
-)
+from lamplighter.api.bodies import Body, PayloadBody
 from lamplighter.api.creating import Reply
+from lamplighter.api.fingerprints import by_bytes, fingerprint
+from lamplighter.api.payloads import payload_of
 from lamplighter.api.problems import Faults
+from lamplighter.api.reading import faults_of, read
 from lamplighter.core.buckets import (
     ExecutionId,
     JobId,

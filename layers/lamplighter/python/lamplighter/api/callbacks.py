@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lamplighter.api import documents, strict_json
-from lamplighter.api.bodies import Body, read
+from lamplighter.api.bodies import Body
 from lamplighter.api.creating import Reply
+from lamplighter.api.reading import read
 from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import (

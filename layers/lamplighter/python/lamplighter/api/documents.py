@@ -280,6 +280,8 @@ class Task(HasPayload, HasTarget):
     """The version of the task that it is made for; null: whichever its worker has."""
     queue: str
     retry_policy: RetryPolicy
+    retry_policy_is_default: bool
+    """Whether nobody gave one: then the task's own, where it declares one, goes before it."""
     timeout_seconds: float
     deadline_seconds: float | None
     """Null: none for a one-off; for a recurring job, its catch-up window."""

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lamplighter.api import documents
-from lamplighter.api.bodies import Body, read
+from lamplighter.api.bodies import Body
+from lamplighter.api.reading import read
 from lamplighter.api.requests import Query
 from lamplighter.core.errors import NotFound, Rejected
 from lamplighter.core.limits import LIMIT_MAX

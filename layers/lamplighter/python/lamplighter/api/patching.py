@@ -13,9 +13,18 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, create_model
 
-from lamplighter.api import bodies, documents, render
-from lamplighter.api.bodies import SCHEDULE_FIELDS, WHEN, ZONE, Body, JobBody, Timing
+from lamplighter.api import documents, render
+from lamplighter.api.bodies import SCHEDULE_FIELDS, WHEN, ZONE, Body, JobBody
+from lamplighter.api.new_jobs import new_job
 from lamplighter.api.problems import Faults
+from lamplighter.api.reading import faults_of, names_of
+from lamplighter.api.timing import (
+    Timing,
+    TimingReader,
+    kind_of,
+    parsed_schedule,
+    timing_of_a_new_job,
+)
 from lamplighter.core.buckets import JobId, from_ms, to_ms
 from lamplighter.core.errors import Rejected
 from lamplighter.core.model import Execution, Job, Owner, Payload, Spec, Target
@@ -117,10 +126,10 @@ class Patch:
         return self._touches(*names)
 
     def _new_job(
-        self, merged: Json, owner: Owner, timing: bodies.TimingReader, faults: Sequence[Rejected]
+        self, merged: Json, owner: Owner, timing: TimingReader, faults: Sequence[Rejected]
     ) -> NewJob:
         def read() -> NewJob:
-            return bodies.new_job(
+            return new_job(
                 merged,
                 owner=owner,
                 lanes=self.lanes,
@@ -130,7 +139,7 @@ class Patch:
                 timing=timing,
             )
 
-        faults = [*self._not_patched(), *faults, *bodies.faults_of(read)]
+        faults = [*self._not_patched(), *faults, *faults_of(read)]
         if faults:
             raise Faults(faults)
         return read()
@@ -145,7 +154,7 @@ class Patch:
         ]
 
     def _timing_of_one_off(self, body: JobBody, now: datetime) -> Timing:
-        kind = bodies.kind_of(body)
+        kind = kind_of(body)
         if kind is None:
             reason = "a one-off has a time: to have it run now, say one that has passed"
             raise Rejected(field="run_at", value=None, reason=reason)
@@ -158,12 +167,12 @@ class Patch:
             faults = [Rejected(field=name, value=zone[name], reason=reason) for name in zone]
             if faults:
                 raise Faults(faults)
-        return bodies.timing_of_a_new_job(body, now)
+        return timing_of_a_new_job(body, now)
 
     def _rescheduled(self, job: Job, body: JobBody, now: datetime) -> Schedule:
         """The schedule that a merged body says; one of the same text goes on counting."""
-        kind, old = bodies.kind_of(body) or "", job.schedule
-        schedule = bodies.parsed_schedule(body, kind, seed=job.id, anchor=old.anchor)
+        kind, old = kind_of(body) or "", job.schedule
+        schedule = parsed_schedule(body, kind, seed=job.id, anchor=old.anchor)
         if schedule == old:
             return old
         if (schedule.kind, schedule.text) != (old.kind, old.text):
@@ -198,12 +207,15 @@ class Patch:
 
 def _said(document: render.Document, spec: Spec) -> Json:
     """The canonical body of a job, from its document, but for its payload."""
-    names = {*bodies.names_of(JobBody, [])} - {*_WHAT, *_PAYLOAD}
+    names = {*names_of(JobBody, [])} - {*_WHAT, *_PAYLOAD}
     shown = {
         name: _whole(value)
         for name, value in document.items()
         if name in names and value is not None
     }
+    if spec.retry_is_default:
+        # Shown, but nobody said it: the task's own still goes before it.
+        shown.pop("retry_policy", None)
     # The document masks what looks secret.
     what = {"task": spec.task} if spec.target is None else {"target": _target(spec.target)}
     return {**shown, **what}
@@ -287,7 +299,7 @@ def _replaced(name: str, patch: Json) -> bool:
 
 def _merge(current: Json, patch: Json, path: list[str]) -> dict[str, Any]:
     """RFC 7396, but that a payload is taken as it is, and what is unknown stays to be refused."""
-    known, merged = bodies.names_of(JobBody, path), dict(current)
+    known, merged = names_of(JobBody, path), dict(current)
     for name, value in patch.items():
         is_known = name in known or name in current
         if not path and name in _PAYLOAD and (value is not None or name == "payload"):
@@ -339,6 +351,6 @@ _ONLY_SHOWN: Final = {
     name
     for document in (documents.RecurringJobDetail, documents.OneOffJobDetail)
     for name in document.__annotations__
-} - {*bodies.names_of(JobBody, [])}
+} - {*names_of(JobBody, [])}
 JobPatch: Final = _patch_model(JobBody, "JobPatch")
 """A body of a PATCH as the description has it; it is read as what it is merged into."""

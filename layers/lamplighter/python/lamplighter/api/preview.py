@@ -7,7 +7,9 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from lamplighter.api import documents
-from lamplighter.api.bodies import SCHEDULE_FIELDS, ScheduleBody, read, schedule_said
+from lamplighter.api.bodies import SCHEDULE_FIELDS, ScheduleBody
+from lamplighter.api.reading import read
+from lamplighter.api.timing import schedule_said
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import MIN_INTERVAL, NAME_MAX_CHARS, PREVIEW_MAX_OCCURRENCES
 from lamplighter.core.schedule import check, explain, format_instant, parse_instant

@@ -11,6 +11,7 @@ from lamplighter.api import documents
 from lamplighter.core.errors import (
     Conflict,
     Contended,
+    Damaged,
     KeyReused,
     LamplighterError,
     NotFound,
@@ -76,6 +77,14 @@ Answered = Rejected | Faults | NotFound | Conflict | OverQuota | Race | Unavaila
 """The errors that are an answer; any other is a bug."""
 
 
+_UNANSWERED: Final = Problem(
+    status=HTTPStatus.SERVICE_UNAVAILABLE,
+    detail="A service did not answer; whether the request took effect is unknown. "
+    "Try again, with the same Idempotency-Key if it creates something.",
+    headers=_SOON,
+)
+
+
 def problem_of(error: Answered) -> Problem:
     """What an error means for the caller."""
     match error:
@@ -94,14 +103,19 @@ def problem_of(error: Answered) -> Problem:
                 headers=_SOON,
             )
         case Unavailable():
-            return Problem(
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                detail="A service did not answer; whether the request took effect is unknown. "
-                "Try again, with the same Idempotency-Key if it creates something.",
-                headers=_SOON,
-            )
+            return _damaged(error) if isinstance(error, Damaged) else _UNANSWERED
         case other:
             assert_never(other)
+
+
+def _damaged(error: Damaged) -> Problem:
+    return Problem(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR,
+        type="urn:lamplighter:problem:damaged-record",
+        title="Damaged record",
+        detail=f"What is stored of {error.kind} {brief(error.id)} cannot be read back. It was left "
+        "as it is, and those who operate this were told: once it is mended, it goes on.",
+    )
 
 
 def _over_quota(over: OverQuota) -> Problem:

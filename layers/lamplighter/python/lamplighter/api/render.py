@@ -225,6 +225,7 @@ def _spec(spec: Spec, payload: str | None) -> documents.Task:
             "no_retry_on": [*retry.no_retry_on],
             "honor_retry_after": retry.honor_retry_after,
         },
+        "retry_policy_is_default": spec.retry_is_default,
         "timeout_seconds": spec.timeout.total_seconds(),
         "deadline_seconds": spec.deadline.total_seconds() if spec.deadline else None,
         "on_deadline": spec.on_deadline,

@@ -47,7 +47,7 @@ from lamplighter.core.buckets import (
     parse_execution_id,
     parse_job_id,
 )
-from lamplighter.core.errors import NotFound, Rejected, Unavailable
+from lamplighter.core.errors import Damaged, NotFound, Rejected, Unavailable
 from lamplighter.core.limits import BATCH_MAX_BYTES, LIST_ITEMS, LIST_MAX_ITEMS
 from lamplighter.core.model import Execution, Owner
 from lamplighter.core.named import NO_TARGETS, Directory
@@ -93,7 +93,8 @@ class Api:
     """The HTTP API: answers every event, whatever is in it.
 
     `report` is told of what is not the caller's doing: a service that did not answer
-    (Unavailable, a 503), or a bug, which is answered with a 500 that says nothing of the inside.
+    (Unavailable, a 503), an item that cannot be read back (Damaged, a 500 that names it), or a
+    bug, which is answered with a 500 that says nothing of the inside.
     """
 
     def __init__(
@@ -181,7 +182,10 @@ class Api:
                 request.query(*known)
                 return route(**ids)
             owner = self._access.owner(request.claims, needs=operation.needs)
-            return route(Call(request=request, owner=owner, query=request.query(*known)), **ids)
+            try:
+                return route(Call(request=request, owner=owner, query=request.query(*known)), **ids)
+            except Damaged as damaged:
+                raise _as_seen_by(owner, damaged, ids) from None
 
         return asked
 
@@ -487,6 +491,14 @@ def _job_id(text: str) -> JobId:
         raise NotFound(kind="job", id=text) from None
 
 
+def _as_seen_by(owner: Owner, damaged: Damaged, ids: Mapping[str, str]) -> Damaged | NotFound:
+    """Somebody else's looks like what is not there, damaged or not."""
+    if damaged.owner in {None, owner}:
+        return damaged
+    name, id = next(iter(ids.items()), (damaged.kind, damaged.id))
+    return NotFound(kind=name.removesuffix("_id"), id=id)
+
+
 def _execution_id(text: str) -> ExecutionId:
     try:
         return parse_execution_id(text)
@@ -529,7 +541,12 @@ def _after(query: Query, listed: Listed, parse: Callable[[str], Id]) -> Id | Non
     cursor = query.one("cursor")
     if cursor is None:
         return None
-    return parse(cursors.read(cursor, _digested(listed)))
+    id = cursors.read(cursor, _digested(listed))
+    try:
+        return parse(id)
+    except Rejected as error:
+        # Forged, around what is no id.
+        raise Rejected(field="cursor", value=cursor, reason=error.reason) from None
 
 
 def _digested(listed: Listed) -> object:

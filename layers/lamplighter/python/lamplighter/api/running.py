@@ -9,17 +9,12 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from lamplighter.api import acting, documents
-from lamplighter.api.bodies import (
-    Body,
-    PayloadBody,
-    by_bytes,
-    faults_of,
-    fingerprint,
-    payload_of,
-    read,
-)
+from lamplighter.api.bodies import Body, PayloadBody
 from lamplighter.api.creating import Reply
+from lamplighter.api.fingerprints import by_bytes, fingerprint
+from lamplighter.api.payloads import payload_of
 from lamplighter.api.problems import Faults
+from lamplighter.api.reading import faults_of, read
 from lamplighter.core.buckets import JobId
 from lamplighter.core.limits import BACKFILL_MAX_SLOTS, BACKFILL_MAX_SPREAD, BACKFILL_SLOTS
 from lamplighter.core.model import Owner

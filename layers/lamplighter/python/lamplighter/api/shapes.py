@@ -14,19 +14,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from lamplighter.api import render
-from lamplighter.api.bodies import (
-    Body,
-    JobBody,
-    PayloadRefField,
-    TargetBody,
-    faults_of,
-    fingerprint,
-    names_at_fault,
-    new_job,
-    read_most,
-    rest_of,
-)
+from lamplighter.api.bodies import Body, JobBody, PayloadRefField, TargetBody
+from lamplighter.api.fingerprints import fingerprint
+from lamplighter.api.new_jobs import new_job
 from lamplighter.api.problems import Faults
+from lamplighter.api.reading import faults_of, names_at_fault, read_most, rest_of
 from lamplighter.api.requests import checked_key
 from lamplighter.core.errors import Rejected
 from lamplighter.core.limits import MIN_INTERVAL

@@ -592,7 +592,13 @@ def acquire(
 ) -> Update:
     """Take a lease that is free, at the next epoch; `call` tells this call from all others."""
     never_taken = Attr(schema.PARTITION_KEY).not_exists()
-    run_out: ConditionBase = Attr(items.LEASE_UNTIL).lte(to_ms(now))
+    # Of one that lost these, the watermark would begin anew, and the epochs at one.
+    is_whole = (
+        Attr(items.EPOCH).attribute_type("N")
+        & Attr(items.WATERMARK).attribute_type("S")
+        & Attr(items.LEASE_UNTIL).attribute_type("N")
+    )
+    run_out: ConditionBase = is_whole & Attr(items.LEASE_UNTIL).lte(to_ms(now))
     if armed_by is not None:
         run_out &= Attr(items.ARMED).not_exists() | Attr(items.ARMED).lte(armed_by)
     return Update(

@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Unmet
-from lamplighter.core.buckets import LAYOUT_KEY, Position, from_ms, partition_key
+from lamplighter.aws.reading import Reader, Told, Values, nobody
+from lamplighter.core.buckets import LAYOUT_KEY, Position, partition_key
 from lamplighter.core.errors import LostLease
 from lamplighter.core.lease import (
     Backlog,
@@ -26,8 +28,12 @@ from lamplighter.ports import Clock
 class DynamoControl:
     """One item for each partition's work; DynamoDB's conditional write is the register."""
 
-    def __init__(self, dynamo: Dynamo, *, table: str, clock: Clock) -> None:
+    def __init__(
+        self, dynamo: Dynamo, *, table: str, clock: Clock, unreadable: Told = nobody
+    ) -> None:
+        """`unreadable` is told of each damaged item, each time that it is met."""
         self._dynamo = dynamo
+        self._reader = Reader(unreadable)
         self._table = table
         self._clock = clock
         self._layouts: Layouts | None = None
@@ -76,12 +82,13 @@ class DynamoControl:
             ),
         )
         if not isinstance(answer, Unmet):
-            return items.grant_from(answer, work)
+            return self._grant(answer, work)
         if answer.found is None:
             raise ValueError(f"{work}: a lease that nobody holds was refused")
-        if armed_by is not None and items.grant_from(answer.found, work).armed > armed_by:
+        found = self._grant(answer.found, work)
+        if armed_by is not None and found.armed > armed_by:
             return Void()
-        return Held(until=from_ms(int(answer.found[items.LEASE_UNTIL])))
+        return Held(until=self._reader.one(items.held_until, answer.found))
 
     def advance(
         self,
@@ -99,8 +106,8 @@ class DynamoControl:
             ),
         )
         if not isinstance(answer, Unmet):
-            return items.grant_from(answer, grant.work)
-        if answer.found is not None and int(answer.found[items.EPOCH]) == grant.epoch:
+            return self._grant(answer, grant.work)
+        if answer.found and self._grant(answer.found, grant.work).epoch == grant.epoch:
             raise ValueError(f"{grant.work}: the watermark does not go back to {watermark}")
         raise LostLease(partition=grant.work.partition, epoch=grant.epoch)
 
@@ -115,11 +122,14 @@ class DynamoControl:
         by_key = {partition_key(work.generation, work.partition, work.kind): work for work in works}
         found = self._dynamo.get_many(self._table, [*by_key], consistent=True)
         return {
-            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: items.progress_from(
-                values
+            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: self._reader.one(
+                items.progress_from, values
             )
             for values in found
         }
+
+    def _grant(self, values: Values, work: Work) -> Grant:
+        return self._reader.one(partial(items.grant_from, work=work), values)
 
     def _is_fresh(self) -> bool:
         now, monotonic = self._read_at
@@ -131,7 +141,7 @@ class DynamoControl:
     def _read_layouts(self, default: Layout) -> Layouts:
         values = self._dynamo.get(self._table, LAYOUT_KEY)
         if values is not None:
-            return items.layouts_from(values)
+            return self._reader.one(items.layouts_from, values)
         made = items.layouts_values(Layouts(of=(default,)), LAYOUT_KEY)
         unmet = self._dynamo.put(self._table, conditions.made_once(made))
-        return items.layouts_from((unmet and unmet.found) or made)
+        return self._reader.one(items.layouts_from, (unmet and unmet.found) or made)

@@ -1,6 +1,7 @@
 """`ports.Executions` on the executions table."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,6 +9,7 @@ from boto3.dynamodb.conditions import Key
 
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Index, Unmet
+from lamplighter.aws.reading import Reader, Told, Values, nobody
 from lamplighter.core.buckets import (
     ExecutionId,
     JobId,
@@ -21,7 +23,7 @@ from lamplighter.core.buckets import (
     owner_keys,
     payload_key,
 )
-from lamplighter.core.errors import LostClaim, NotFound, VersionMoved
+from lamplighter.core.errors import Damaged, LostClaim, NotFound, VersionMoved
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Arrival, Execution, Owner, Payload, Pointer, Row, Token, Watch
 from lamplighter.ports import Page, Refusal
@@ -35,6 +37,7 @@ class _Part:
     """What one shard had; `stopped_at` is how far it was read, None when to its end."""
 
     rows: Sequence[Row]
+    damaged: Mapping[Position, Damaged]
     stopped_at: Position | None
 
 
@@ -48,9 +51,14 @@ class DynamoExecutions:
         table: str,
         jobs_table: str | None,
         hasty: Callable[[], Dynamo] | None = None,
+        unreadable: Told = nobody,
     ) -> None:
-        """`hasty` is for what may as well not be known: it gives up soon."""
+        """`hasty` is for what may as well not be known: it gives up soon.
+
+        `unreadable` is told of each damaged item, each time that it is met.
+        """
         self._dynamo = dynamo
+        self._reader = Reader(unreadable)
         self._hasty = hasty or (lambda: dynamo)
         self._table = table
         self._jobs_table = jobs_table
@@ -66,7 +74,7 @@ class DynamoExecutions:
 
     def get(self, id: ExecutionId) -> Execution | None:
         values = self._dynamo.get(self._table, items.execution_key(id))
-        row = None if values is None else items.row_from(values)
+        row = None if values is None else self._reader.one(items.row_from, values)
         # A pointer's place can be computed by whoever knows its execution's id.
         return row if isinstance(row, Execution) else None
 
@@ -75,7 +83,7 @@ class DynamoExecutions:
     ) -> Mapping[ExecutionId, Execution]:
         keys = [items.execution_key(id) for id in ids]
         found = self._dynamo.get_many(self._table, keys, consistent=strongly)
-        rows = (items.row_from(values) for values in found)
+        rows = self._reader.each(items.row_from, found)
         return {row.id: row for row in rows if isinstance(row, Execution)}
 
     def due(
@@ -94,9 +102,14 @@ class DynamoExecutions:
             (row for part in parts for row in part.rows if _position_of(row) <= reached),
             key=_position_of,
         )
-        if len(rows) <= limit:
-            return Page(rows=rows, reached=reached)
-        return Page(rows=rows[:limit], reached=_position_of(rows[limit - 1]))
+        if len(rows) > limit:
+            rows, reached = rows[:limit], _position_of(rows[limit - 1])
+        damaged = tuple(
+            one for part in parts for position, one in part.damaged.items() if position <= reached
+        )
+        for one in damaged:
+            self._reader.told(one)
+        return Page(rows=rows, reached=reached, damaged=damaged)
 
     def sample(
         self, minute: Minute, shard: int, *, queue: str, until: Position, limit: int
@@ -203,7 +216,7 @@ class DynamoExecutions:
         if ours is not None and not update.was_made(ours.found):
             raise LostClaim(after.id)
         if of_blocker is not None and ours is None:
-            return refusal(of_blocker)
+            return refusal(of_blocker, self._reader)
         # An earlier try of this very call took effect.
         return self._written(after)
 
@@ -223,8 +236,9 @@ class DynamoExecutions:
             return items.execution_from(made.values)
         of_ending, of_made, *of_leading = unmet
         if of_made is not None and of_ending is not None and ending.was_made(of_ending.found):
-            return items.execution_from(of_made.found or made.values)
-        return refusal(of_ending or next(iter(of_leading), None) or Unmet(found=None))
+            return self._read(of_made.found or made.values)
+        refused = of_ending or next(iter(of_leading), None) or Unmet(found=None)
+        return refusal(refused, self._reader)
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         return self._row_or_refusal(conditions.request_cancel(id, now=now))
@@ -266,7 +280,10 @@ class DynamoExecutions:
     def _put(self, row: Execution) -> Execution:
         put = conditions.planned(row)
         unmet = self._dynamo.put(self._table, put)
-        return items.execution_from((unmet and unmet.found) or put.values)
+        if unmet is not None and unmet.found is not None:
+            with suppress(Damaged):
+                return self._read(unmet.found)
+        return items.execution_from(put.values)
 
     def _point(self, pointer: Pointer | Watch) -> None:
         self._dynamo.put(
@@ -280,16 +297,27 @@ class DynamoExecutions:
         in_bucket = Key(schema.PARTITION_KEY).eq(bucket)
         past_after = Key(schema.SORT_KEY).between(after + _NEXT, until)
         read = self._dynamo.query(self._table, in_bucket & past_after, limit=limit)
+        rows: list[Row] = []
+        damaged: dict[Position, Damaged] = {}
+        for values in read.values:
+            try:
+                rows.append(items.row_from(values))
+            except Damaged as error:
+                damaged[Position(values[schema.SORT_KEY])] = error
         return _Part(
-            rows=[items.row_from(values) for values in read.values],
+            rows=rows,
+            damaged=damaged,
             stopped_at=None if read.last is None else Position(read.last[schema.SORT_KEY]),
         )
+
+    def _read(self, values: Values) -> Execution:
+        return self._reader.one(items.execution_from, values)
 
     def _row_or_refusal(self, update: conditions.Update) -> Execution | Refusal:
         answer = self._dynamo.update(self._table, update)
         if isinstance(answer, Unmet):
-            return refusal(answer)
-        return items.execution_from(answer)
+            return refusal(answer, self._reader)
+        return self._read(answer)
 
     def _if_job_is_at(
         self, version: int, update: conditions.Update, after: Execution
@@ -309,8 +337,8 @@ class DynamoExecutions:
         if row is None:
             raise VersionMoved(job_id=after.job_id, version=version)
         if row.found is not None and update.was_made(row.found):
-            return items.execution_from(row.found)
-        return refusal(row)
+            return self._read(row.found)
+        return refusal(row, self._reader)
 
     def _written(self, after: Execution) -> Execution:
         """A row that a transaction wrote: it does not answer with what else is in it.
@@ -330,9 +358,10 @@ def _index(table: str, name: str, partition: str) -> Index:
     return Index(table=table, name=name, partition=partition, sort=schema.SORT_KEY)
 
 
-def refusal(unmet: Unmet) -> Refusal:
+def refusal(unmet: Unmet, reader: Reader) -> Refusal:
     """What a conditional write of an execution was refused for."""
-    return Refusal(found=None if unmet.found is None else items.execution_from(unmet.found))
+    found = unmet.found
+    return Refusal(found=None if found is None else reader.one(items.execution_from, found))
 
 
 def _position_of(row: Row) -> Position:

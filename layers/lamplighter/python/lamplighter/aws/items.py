@@ -11,14 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any, Final
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
-from lamplighter.aws import schema
+from lamplighter.aws import reading, schema
+from lamplighter.aws.reading import Named, maybe, reads, text
 from lamplighter.core import limits
 from lamplighter.core.buckets import (
+    JOB_SORT_KEY,
     LIMITS_KEY,
     ExecutionId,
     JobId,
@@ -36,6 +37,8 @@ from lamplighter.core.buckets import (
     one_off_job_id,
     owner_key_of,
     owner_of,
+    parse_execution_id,
+    parse_job_id,
     payload_key,
     place_of,
     queued_key_of,
@@ -44,6 +47,7 @@ from lamplighter.core.buckets import (
 )
 from lamplighter.core.catch_up import CatchUp, CaughtUp
 from lamplighter.core.deferral import CalledBack, Deferral, Terms
+from lamplighter.core.errors import Damaged
 from lamplighter.core.lease import Backlog, Grant, Intent, Layout, Layouts, Progress, Work
 from lamplighter.core.lifecycle import NEEDS_ATTENTION, State
 from lamplighter.core.model import (
@@ -73,13 +77,13 @@ from lamplighter.core.permits import Key, Limits, Permit, Use
 from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.quotas import Mark, Usage, step_of
 from lamplighter.core.retry import Failure, Kind, RetryPolicy
-from lamplighter.core.schedule import read_record
+from lamplighter.core.schedule import Kind as ScheduleKind
+from lamplighter.core.schedule import UnreadableSchedule, read_record
 from lamplighter.core.targets import METHODS, HttpTarget
 from lamplighter.core.waits import Part, Waited
 from lamplighter.ports import KeyRecord
 
-Values = Mapping[str, Any]
-"""An item, or a part of one, in Python's types. None: the attribute is not there."""
+Values = reading.Values
 
 # Of an execution, and of what refers to one.
 STATE: Final = "st"
@@ -121,6 +125,7 @@ WAITED: Final = "wt"
 PARKED_SINCE: Final = "ps"
 TOLD_AT: Final = "ta"
 DEFERRAL: Final = "df"
+DEFERRAL_RETRY: Final = "dp"
 CALLED_BACK: Final = "cb"
 
 # Of a pointer.
@@ -190,6 +195,7 @@ _TIMEOUT_MS: Final = "t"
 _DEADLINE_MS: Final = "d"
 _ON_DEADLINE: Final = "y"
 _TARGET: Final = "h"
+_RETRY_IS_DEFAULT: Final = "u"
 # Inside a retry policy.
 _JITTER: Final = "j"
 _RETRY_ON: Final = "o"
@@ -231,6 +237,7 @@ _ENDS_AT: Final = "e"
 _ARRIVAL_AT_LEAST: Final = 2  # of its numbers are always there
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_TIME: Final = timedelta(0)
 _SERIALIZER: Final = TypeSerializer()
 _DESERIALIZER: Final = TypeDeserializer()
 
@@ -344,6 +351,7 @@ def outcome_values(row: Execution) -> Values:
         WAITED: row.waited and _waited_values(row.waited),
         PARKED_SINCE: _ms(row.parked_since),
         DEFERRAL: row.deferral and _deferral_values(row.deferral),
+        DEFERRAL_RETRY: row.deferral and row.deferral.retry and _retry_text(row.deferral.retry),
         CALLED_BACK: row.called_back and [row.called_back.token, row.called_back.answer],
         ATTEMPTS: _history_values(row.attempts) or None,
         schema.ATTENTION_KEY: _attention_key(row),
@@ -365,65 +373,115 @@ def crash_values(row: Execution) -> Values:
     """What a take-over writes of the holder that fell silent."""
     return {
         CRASHES: row.crashes,
+        CALLED_BACK: row.called_back and [row.called_back.token, row.called_back.answer],
         ATTEMPTS: _history_values(row.attempts),
         ERROR: row.error and _failure_values(row.error),
     }
 
 
+def _named_row(values: Values) -> Named:
+    """Of whatever lies in a bucket; an execution's id says all that is needed to find its row."""
+    place = f"{values.get(schema.PARTITION_KEY)} {values.get(schema.SORT_KEY)}"
+    own = reading.whatever(_execution_at, values.get(schema.SORT_KEY))
+    owner = reading.whatever(_owner_from, values)
+    if POINTER_KIND not in values:
+        return Named(id=own or place, owner=owner, about=own)
+    about = reading.whatever(parse_execution_id, values.get(POINTS_AT))
+    return Named(
+        id=place, owner=owner, about=about or reading.whatever(parse_job_id, values.get(JOB_ID))
+    )
+
+
+def _named_job(values: Values) -> Named:
+    id = values.get(schema.PARTITION_KEY)
+    is_current = values.get(schema.SORT_KEY) == JOB_SORT_KEY
+    return Named(
+        id=f"{id}" if is_current else f"{id} {values.get(schema.SORT_KEY)}",
+        owner=reading.whatever(text, values.get(OWNER)),
+        about=f"{id}",
+    )
+
+
+def _named_by_keys(values: Values) -> Named:
+    """Of what has no id of its own."""
+    return Named(id=f"{values.get(schema.PARTITION_KEY)} {values.get(schema.SORT_KEY)}")
+
+
+def _execution_at(value: object) -> ExecutionId:
+    return parse_execution_id(execution_id_at(Position(text(value))))
+
+
+def _owner_from(values: Values) -> Owner:
+    owner = values.get(OWNER)
+    return Owner(text(owner) if owner is not None else owner_of(text(values[schema.OWNER_KEY])))
+
+
+@reads("execution", named=_named_row)
 def execution_from(values: Values) -> Execution:
-    """The inverse of `execution_values`."""
-    id = execution_id_at(Position(values[schema.SORT_KEY]))
+    """The inverse of `execution_values`. Raises Damaged, as all that reads an item does."""
+    id = _execution_at(values[schema.SORT_KEY])
     run_at = place_of(id).at
-    task, queue, version = values[TASK], values[QUEUE], _version_from(values)
-    spec, error, job_id = values.get(SPEC), values.get(ERROR), values.get(JOB_ID)
+    job_id = maybe(parse_job_id, values.get(JOB_ID))
+    task, queue, version = text(values[TASK]), text(values[QUEUE]), _version_from(values)
     return Execution(
         id=id,
-        job_id=one_off_job_id(id) if job_id is None else JobId(job_id),
-        owner=Owner(values.get(OWNER) or owner_of(values[schema.OWNER_KEY])),
-        trigger=Trigger(values.get(TRIGGER) or _implied_trigger(job_id is None)),
-        job_version=int(values.get(JOB_VERSION) or 1),
+        job_id=job_id or one_off_job_id(id),
+        owner=_owner_from(values),
+        trigger=maybe(Trigger, values.get(TRIGGER)) or _implied_trigger(job_id is None),
+        job_version=maybe(reading.ordinal, values.get(JOB_VERSION)) or 1,
         task=task,
         task_version=version,
         queue=queue,
-        spec=None
-        if spec is None
-        else _spec_from(spec, task=task, queue=queue, task_version=version),
+        spec=maybe(
+            lambda spec: _spec_from(spec, task=task, queue=queue, task_version=version),
+            values.get(SPEC),
+        ),
         scheduled_for=_instant(values.get(SCHEDULED_FOR)) or run_at,
         run_at=run_at,
-        created_at=from_ms(int(values[CREATED_AT])),
-        sent_directly=bool(values.get(SENT_DIRECTLY)),
+        created_at=reading.instant(values[CREATED_AT]),
+        sent_directly=maybe(reading.flag, values.get(SENT_DIRECTLY)) or False,
         state=State(values[STATE]),
-        attempt=int(values[ATTEMPT]),
-        crashes=int(values.get(CRASHES) or 0),
-        undeliverable=int(values.get(UNDELIVERABLE) or 0),
-        token=values.get(TOKEN),
+        attempt=reading.ordinal(values[ATTEMPT]),
+        crashes=maybe(reading.count, values.get(CRASHES)) or 0,
+        undeliverable=maybe(reading.count, values.get(UNDELIVERABLE)) or 0,
+        token=maybe(_token, values.get(TOKEN)),
         lease_until=_instant(values.get(LEASE_UNTIL)),
-        worker=values.get(WORKER),
+        worker=maybe(text, values.get(WORKER)),
         next_run_at=_instant(values.get(NEXT_RUN_AT)),
         started_at=_instant(values.get(STARTED_AT)),
-        arrival=_arrival_from(values.get(ARRIVAL), values.get(STARTED_AT)),
+        arrival=_arrival_from(values.get(STARTED_AT), values.get(ARRIVAL)),
         first_started_at=_instant(values.get(FIRST_STARTED_AT)),
         finished_at=_instant(values.get(FINISHED_AT)),
-        result=values.get(RESULT),
-        error=None if error is None else _failure_from(error),
-        reason=values.get(REASON),
-        attempts=_history_from(values.get(ATTEMPTS) or ()),
+        result=maybe(text, values.get(RESULT)),
+        error=maybe(_failure_from, values.get(ERROR)),
+        reason=maybe(text, values.get(REASON)),
+        attempts=maybe(_history_from, values.get(ATTEMPTS)) or (),
         cancel_requested_at=_instant(values.get(CANCEL_REQUESTED_AT)),
         parked_since=_instant(values.get(PARKED_SINCE)),
-        deferral=_deferral_from(values.get(DEFERRAL)),
-        called_back=_called_back_from(values.get(CALLED_BACK)),
+        deferral=_deferral_from(values),
+        called_back=maybe(_called_back_from, values.get(CALLED_BACK)),
         told_at=_instant(values.get(TOLD_AT)),
-        traceparent=values.get(TRACEPARENT),
-        replay_of=values.get(REPLAY_OF),
-        idempotent_as=values.get(IDEMPOTENT_AS),
-        predecessor=values.get(PREDECESSOR),
-        blocker=values.get(BLOCKER),
-        waiters=frozenset(values.get(WAITERS) or ()),
-        waited=_waited_from(values.get(WAITED)),
-        caught_up=_caught_up_from(values.get(CAUGHT_UP)),
-        moved_to=values.get(MOVED_TO),
-        is_counted=is_queued_key(values.get(schema.ATTENTION_KEY) or ""),
+        traceparent=maybe(text, values.get(TRACEPARENT)),
+        replay_of=maybe(parse_execution_id, values.get(REPLAY_OF)),
+        idempotent_as=maybe(parse_execution_id, values.get(IDEMPOTENT_AS)),
+        predecessor=maybe(parse_execution_id, values.get(PREDECESSOR)),
+        blocker=maybe(parse_execution_id, values.get(BLOCKER)),
+        waiters=maybe(_waiters_from, values.get(WAITERS)) or frozenset(),
+        waited=maybe(_waited_from, values.get(WAITED)),
+        caught_up=maybe(_caught_up_from, values.get(CAUGHT_UP)),
+        moved_to=maybe(parse_execution_id, values.get(MOVED_TO)),
+        is_counted=is_queued_key(maybe(text, values.get(schema.ATTENTION_KEY)) or ""),
     )
+
+
+def _token(value: object) -> Token:
+    return Token(text(value))
+
+
+def _waiters_from(value: object) -> frozenset[ExecutionId]:
+    if not isinstance(value, set | frozenset):
+        raise TypeError("no set")
+    return frozenset(map(parse_execution_id, value))
 
 
 def pointer_values(pointer: Pointer) -> Values:
@@ -454,14 +512,28 @@ def watch_values(watch: Watch) -> Values:
     }
 
 
+@reads("watch", named=_named_row)
 def _watch_from(values: Values) -> Watch:
     until = _instant(values.get(REST_UNTIL))
     return Watch(
-        position=Position(values[schema.SORT_KEY]),
-        job_id=JobId(values[JOB_ID]),
-        at=from_ms(int(values[DUE_AT])),
-        since=from_ms(int(values[SINCE])),
-        rest=Rest(until=until, place=values[REST_PLACE]) if until else None,
+        position=reading.position(values[schema.SORT_KEY]),
+        job_id=parse_job_id(values[JOB_ID]),
+        at=reading.instant(values[DUE_AT]),
+        since=reading.instant(values[SINCE]),
+        rest=Rest(until=until, place=text(values[REST_PLACE])) if until else None,
+    )
+
+
+@reads("pointer", named=_named_row)
+def _pointer_from(values: Values) -> Pointer:
+    return Pointer(
+        kind=PointerKind(values[POINTER_KIND]),
+        position=reading.position(values[schema.SORT_KEY]),
+        execution_id=parse_execution_id(values[POINTS_AT]),
+        queue=text(values[QUEUE]),
+        at=reading.instant(values[DUE_AT]),
+        attempt=reading.ordinal(values[ATTEMPT]),
+        owner=maybe(_owner, values.get(OWNER)),  # an earlier version's rows have none
     )
 
 
@@ -469,17 +541,7 @@ def row_from(values: Values) -> Row:
     """Whatever row lies in a bucket."""
     if POINTER_KIND not in values:
         return execution_from(values)
-    if values[POINTER_KIND] == WATCH:
-        return _watch_from(values)
-    return Pointer(
-        kind=PointerKind(values[POINTER_KIND]),
-        position=Position(values[schema.SORT_KEY]),
-        execution_id=ExecutionId(values[POINTS_AT]),
-        queue=values[QUEUE],
-        at=from_ms(int(values[DUE_AT])),
-        attempt=int(values[ATTEMPT]),
-        owner=values.get(OWNER),  # an earlier version's rows have none
-    )
+    return _watch_from(values) if values[POINTER_KIND] == WATCH else _pointer_from(values)
 
 
 def payload_values(id: JobId, payload: Payload, kept_until: datetime | None) -> Values:
@@ -545,29 +607,54 @@ def job_version_values(job: Job) -> Values:
     }
 
 
+@reads("job", named=_named_job)
 def job_from(values: Values) -> Job:
     """The inverse of `job_values`, and of `job_version_values`."""
+    task, queue, version = text(values[TASK]), text(values[QUEUE]), _version_from(values)
     return Job(
-        id=JobId(values[schema.PARTITION_KEY]),
-        owner=Owner(values[OWNER]),
-        version=int(values[VERSION]),
+        id=parse_job_id(values[schema.PARTITION_KEY]),
+        owner=_owner(values[OWNER]),
+        version=reading.ordinal(values[VERSION]),
         status=JobStatus(values[STATUS]),
-        spec=_spec_from(
-            values[SPEC],
-            task=values[TASK],
-            queue=values[QUEUE],
-            task_version=_version_from(values),
-        ),
+        spec=_spec_from(values[SPEC], task=task, queue=queue, task_version=version),
         schedule=read_record(json.loads(values[SCHEDULE])),
         misfire=MisfirePolicy(values[MISFIRE]),
-        catch_up=_catch_up_from(values.get(CATCH_UP)),
-        overlap=OverlapPolicy(values.get(OVERLAP) or OverlapPolicy.ALLOW),
-        created_at=from_ms(int(values[CREATED_AT])),
+        catch_up=maybe(_catch_up_from, values.get(CATCH_UP)) or CatchUp(),
+        overlap=maybe(OverlapPolicy, values.get(OVERLAP)) or OverlapPolicy.ALLOW,
+        created_at=reading.instant(values[CREATED_AT]),
         effective_from=_instant(values.get(EFFECTIVE_FROM)),
-        name=values.get(NAME),
-        tail=values.get(TAIL),
-        is_counted=bool(values.get(IS_COUNTED)),
+        name=maybe(text, values.get(NAME)),
+        tail=maybe(parse_execution_id, values.get(TAIL)),
+        is_counted=maybe(reading.flag, values.get(IS_COUNTED)) or False,
     )
+
+
+def stand_in_for(damaged: Damaged) -> Job:
+    """What a damaged definition counts as among others: one that no release can read.
+
+    Its executions wait (`misfire.Park`); nothing else is to be gone by, and nothing written.
+    """
+    return Job(
+        id=JobId(damaged.id),
+        owner=Owner(damaged.owner or ""),
+        version=1,
+        status=JobStatus.ACTIVE,
+        spec=Spec(task="damaged", payload=Payload.of("null")),
+        schedule=UnreadableSchedule(
+            kind=ScheduleKind.CRON,
+            text="",
+            timezone="UTC",
+            seed="",
+            stored="{}",
+            reason=str(damaged),
+        ),
+        misfire=MisfirePolicy.SKIP,
+        created_at=from_ms(0),
+    )
+
+
+def _owner(value: object) -> Owner:
+    return Owner(text(value))
 
 
 def key_record_values(record: KeyRecord) -> Values:
@@ -584,25 +671,27 @@ def key_record_values(record: KeyRecord) -> Values:
     }
 
 
+@reads("idempotency key", named=_named_by_keys)
 def key_record_from(values: Values) -> KeyRecord:
     """The inverse of `key_record_values`."""
     return KeyRecord(
-        owner=Owner(values[OWNER]),
-        key=values[KEY],
-        fingerprint=values[FINGERPRINT],
-        job_id=JobId(values[JOB_ID]),
-        answer=values[ANSWER],
-        created_at=from_ms(int(values[CREATED_AT])),
+        owner=_owner(values[OWNER]),
+        key=text(values[KEY]),
+        fingerprint=text(values[FINGERPRINT]),
+        job_id=parse_job_id(values[JOB_ID]),
+        answer=text(values[ANSWER]),
+        created_at=reading.instant(values[CREATED_AT]),
     )
 
 
+@reads("usage", named=_named_by_keys)
 def usage_from(values: Values | None) -> Usage:
     """What an owner is counted to have; nothing without an item."""
     counts = values or {}
     return Usage(
-        live_jobs=int(counts.get(LIVE_JOBS, 0)),
-        queued_executions=int(counts.get(QUEUED, 0)),
-        payload_bytes=int(counts.get(HELD_BYTES, 0)),
+        live_jobs=reading.integer(counts.get(LIVE_JOBS, 0)),
+        queued_executions=reading.integer(counts.get(QUEUED, 0)),
+        payload_bytes=reading.integer(counts.get(HELD_BYTES, 0)),
     )
 
 
@@ -615,6 +704,7 @@ def mark_values(mark: Mark) -> Values:
     }
 
 
+@reads("usage", named=_named_by_keys)
 def mark_from(values: Values) -> Mark | None:
     """The last mark, if there is one."""
     at = _instant(values.get(MARKED_AT))
@@ -622,8 +712,8 @@ def mark_from(values: Values) -> Mark | None:
         return None
     return Mark(
         at=at,
-        executions=int(values[MARKED_QUEUED]),
-        payload_bytes=int(values[MARKED_BYTES]),
+        executions=reading.integer(values[MARKED_QUEUED]),
+        payload_bytes=reading.integer(values[MARKED_BYTES]),
     )
 
 
@@ -633,12 +723,14 @@ def limits_values(limits_now: Limits) -> Values:
     return {**key_values(LIMITS_KEY), VERSION: limits_now.version, LIMITS: listed}
 
 
-def limits_from(values: Values | None) -> Limits:
-    """The inverse of `limits_values`; none before the first."""
-    if values is None:
-        return Limits()
-    of = {Key(kind=LimitKind(kind), name=name): int(most) for kind, name, most in values[LIMITS]}
-    return Limits(of=of, version=int(values[VERSION]))
+@reads("limits", named=_named_by_keys)
+def limits_from(values: Values) -> Limits:
+    """The inverse of `limits_values`."""
+    of = {
+        Key(kind=LimitKind(kind), name=text(name)): reading.integer(most)
+        for kind, name, most in reading.listed(values[LIMITS])
+    }
+    return Limits(of=of, version=reading.count(values[VERSION]))
 
 
 def holder_path(permit: Permit) -> str:
@@ -656,14 +748,19 @@ def is_unused(values: Values | None) -> bool:
     return values is None or HOLDERS not in values
 
 
-def use_from(values: Values | None) -> Use:
+@reads("limit", named=_named_by_keys)
+def use_from(values: Values) -> Use:
     """Who has a place, as a limit's item tells."""
-    found = values or {}
-    holders = found.get(HOLDERS, {}).items()
+    holders = {
+        Permit.from_text(permit): reading.instant(reading.count(until) * 1000)
+        for permit, until in values.get(HOLDERS, {}).items()
+    }
+    for permit in holders:
+        parse_execution_id(permit.execution_id)
     return Use(
-        holders={Permit.from_text(text): from_ms(int(until) * 1000) for text, until in holders},
-        limit=None if LIMIT not in found else int(found[LIMIT]),
-        call=found.get(CALL),
+        holders=holders,
+        limit=maybe(reading.integer, values.get(LIMIT)),
+        call=maybe(text, values.get(CALL)),
     )
 
 
@@ -677,9 +774,11 @@ def layouts_value(layouts: Layouts) -> list[Values]:
     return [_layout_values(one) for one in layouts.of]
 
 
+@reads("layouts", named=_named_by_keys)
 def layouts_from(values: Values) -> Layouts:
     """The inverse of `layouts_values`."""
-    return Layouts(of=tuple(_layout_from(one) for one in values[LAYOUTS]))
+    first, *others = (_layout_from(one) for one in reading.listed(values[LAYOUTS]))
+    return Layouts(of=(first, *others))
 
 
 def _layout_values(layout: Layout) -> Values:
@@ -697,11 +796,11 @@ def _layout_values(layout: Layout) -> Values:
 
 def _layout_from(values: Values) -> Layout:
     return Layout(
-        generation=int(values[_GENERATION]),
-        shards=int(values[_SHARDS]),
-        partitions=int(values[_PARTITIONS]),
-        widest_before=int(values[_WIDEST_BEFORE]),
-        effective_from=from_ms(int(values[EFFECTIVE_FROM])),
+        generation=reading.count(values[_GENERATION]),
+        shards=reading.ordinal(values[_SHARDS]),
+        partitions=reading.ordinal(values[_PARTITIONS]),
+        widest_before=reading.count(values[_WIDEST_BEFORE]),
+        effective_from=reading.instant(values[EFFECTIVE_FROM]),
         ends_at=_instant(values.get(_ENDS_AT)),
     )
 
@@ -722,14 +821,14 @@ def backlog_values(backlog: Backlog) -> Values:
 
 def _backlog_from(values: Values) -> Backlog:
     return Backlog(
-        after=Position(values[_AFTER]),
-        until=Position(values[_UNTIL]),
-        first=Position(values[_FIRST]),
-        since=from_ms(int(values[_SINCE])),
-        mark=Position(values[_MARK]),
-        marked_at=from_ms(int(values[_MARKED_AT])),
-        settled=Position(values[_SETTLED]),
-        sent=int(values[_SENT]),
+        after=reading.position(values[_AFTER]),
+        until=reading.position(values[_UNTIL]),
+        first=reading.position(values[_FIRST]),
+        since=reading.instant(values[_SINCE]),
+        mark=reading.position(values[_MARK]),
+        marked_at=reading.instant(values[_MARKED_AT]),
+        settled=reading.position(values[_SETTLED]),
+        sent=reading.count(values[_SENT]),
     )
 
 
@@ -742,33 +841,44 @@ def intent_values(intent: Intent) -> Values:
     }
 
 
+@reads("lease", named=_named_by_keys)
 def grant_from(values: Values, work: Work) -> Grant:
     """The lease that an item says is ours."""
-    intent, so_far = values.get(INTENT), progress_from(values)
+    so_far = _progress_from(values)
     return Grant(
         work=work,
-        epoch=int(values[EPOCH]),
+        epoch=reading.ordinal(values[EPOCH]),
         watermark=so_far.watermark,
-        intent=None if intent is None else _intent_from(intent),
+        intent=maybe(_intent_from, values.get(INTENT)),
         backlog=so_far.backlog,
-        armed=int(values.get(ARMED, 0)),
+        armed=reading.count(values.get(ARMED, 0)),
     )
 
 
+@reads("lease", named=_named_by_keys)
+def held_until(values: Values) -> datetime:
+    """When the lease of an item ends, or has ended."""
+    return reading.instant(values[LEASE_UNTIL])
+
+
+@reads("lease", named=_named_by_keys)
 def progress_from(values: Values) -> Progress:
     """How far the work of a lease's item was done."""
-    backlog = values.get(BACKLOG)
+    return _progress_from(values)
+
+
+def _progress_from(values: Values) -> Progress:
     return Progress(
-        watermark=Position(values[WATERMARK]),
-        backlog=None if backlog is None else _backlog_from(backlog),
+        watermark=reading.position(values[WATERMARK]),
+        backlog=maybe(_backlog_from, values.get(BACKLOG)),
     )
 
 
 def _intent_from(values: Values) -> Intent:
     return Intent(
-        after=Position(values[_AFTER]),
-        until=Position(values[_UNTIL]),
-        decided_at=from_ms(int(values[_DECIDED_AT])),
+        after=reading.position(values[_AFTER]),
+        until=reading.position(values[_UNTIL]),
+        decided_at=reading.instant(values[_DECIDED_AT]),
     )
 
 
@@ -783,6 +893,8 @@ def _spec_values(spec: Spec) -> Values:
             _PAYLOAD_VERSION: None if payload.version == 1 else payload.version,
             # In full, so that other defaults, later, do not change what was accepted.
             _RETRY: _retry_text(spec.retry),
+            # An earlier version's have none, and stay by what they were accepted with.
+            _RETRY_IS_DEFAULT: spec.retry_is_default or None,
             _TIMEOUT_MS: spec.timeout // _MILLISECOND,
             _DEADLINE_MS: None if spec.deadline is None else spec.deadline // _MILLISECOND,
             _ON_DEADLINE: (
@@ -795,8 +907,7 @@ def _spec_values(spec: Spec) -> Values:
 
 def _version_from(values: Values) -> int | None:
     # A row that was not read back has all names.
-    version = values.get(TASK_VERSION)
-    return None if version is None else int(version)
+    return maybe(reading.ordinal, values.get(TASK_VERSION))
 
 
 def _spec_from(values: Values, *, task: str, queue: str, task_version: int | None) -> Spec:
@@ -806,10 +917,11 @@ def _spec_from(values: Values, *, task: str, queue: str, task_version: int | Non
         queue=queue,
         payload=_payload_from(values),
         retry=_retry_from(values[_RETRY]),
-        timeout=int(values[_TIMEOUT_MS]) * _MILLISECOND,
-        deadline=int(values[_DEADLINE_MS]) * _MILLISECOND if _DEADLINE_MS in values else None,
-        on_deadline=OnDeadline(values.get(_ON_DEADLINE) or OnDeadline.DEAD_LETTER),
-        target=_target_from(values[_TARGET]) if _TARGET in values else None,
+        retry_is_default=maybe(reading.flag, values.get(_RETRY_IS_DEFAULT)) or False,
+        timeout=_duration(values[_TIMEOUT_MS]),
+        deadline=maybe(_duration, values.get(_DEADLINE_MS)),
+        on_deadline=maybe(OnDeadline, values.get(_ON_DEADLINE)) or OnDeadline.DEAD_LETTER,
+        target=maybe(_target_from, values.get(_TARGET)),
     )
 
 
@@ -822,13 +934,13 @@ def _target_text(target: Target) -> str:
     return _json([target.method, target.url, *target.headers, *deferred])
 
 
-def _target_from(text: str) -> Target:
+def _target_from(value: str) -> Target:
     # Of an HTTP target its method and its URL, of a named one its kind and its name.
-    first, second, *rest = json.loads(text)
+    first, second, *rest = reading.listed(json.loads(value))
     if first not in METHODS:
         invocation = Invocation(*rest) if rest else Invocation.REQUEST
         return NamedTarget(kind=TargetKind(first), name=second, invocation=invocation)
-    pairs = [(name, value) for name, value in rest if isinstance(name, str)]
+    pairs = [(name, text(value)) for name, value in rest if isinstance(name, str)]
     terms = [pair for pair in rest if not isinstance(pair[0], str)]
     return HttpTarget(
         method=first,
@@ -839,15 +951,16 @@ def _target_from(text: str) -> Target:
 
 
 def _terms_from(heartbeat_ms: int, hard_limit_ms: int) -> Terms:
-    return Terms(heartbeat=heartbeat_ms * _MILLISECOND, hard_limit=hard_limit_ms * _MILLISECOND)
+    return Terms(heartbeat=_duration(heartbeat_ms), hard_limit=_duration(hard_limit_ms))
 
 
 def _payload_from(values: Values) -> Payload:
-    text, version = values.get(_PAYLOAD_TEXT), int(values.get(_PAYLOAD_VERSION, 1))
-    if _PAYLOAD_REF in values:
-        return replace(Payload.referring(_ref_from(values[_PAYLOAD_REF])), version=version)
-    size = int(values[_PAYLOAD_BYTES]) if text is None else len(text.encode())
-    return Payload(text=text, bytes=size, version=version)
+    version = maybe(reading.ordinal, values.get(_PAYLOAD_VERSION)) or 1
+    if (ref := values.get(_PAYLOAD_REF)) is not None:
+        return replace(Payload.referring(_ref_from(ref)), version=version)
+    if (inline := values.get(_PAYLOAD_TEXT)) is not None:
+        return Payload(text=text(inline), bytes=len(inline.encode()), version=version)
+    return Payload(text=None, bytes=reading.count(values[_PAYLOAD_BYTES]), version=version)
 
 
 def _ref_values(ref: PayloadRef) -> Sequence[object]:
@@ -855,9 +968,10 @@ def _ref_values(ref: PayloadRef) -> Sequence[object]:
     return [ref.key, ref.version_id, ref.sha256, ref.size]
 
 
-def _ref_from(values: Sequence[Any]) -> PayloadRef:
-    key, version_id, sha256, size = values
-    return PayloadRef(key=key, version_id=version_id, sha256=sha256, size=int(size))
+def _ref_from(values: object) -> PayloadRef:
+    *names, size = reading.listed(values)
+    key, version_id, sha256 = reading.texts(names)
+    return PayloadRef(key=key, version_id=version_id, sha256=sha256, size=reading.count(size))
 
 
 def _retry_text(retry: RetryPolicy) -> str:
@@ -879,18 +993,18 @@ def _shortest(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def _retry_from(text: str) -> RetryPolicy:
-    max_attempts, base_seconds, factor, max_seconds, *rest = json.loads(text)
+def _retry_from(value: str) -> RetryPolicy:
+    max_attempts, base_seconds, factor, max_seconds, *rest = reading.listed(json.loads(value))
     more: Values = rest[0] if rest else {}
     return RetryPolicy(
-        max_attempts=max_attempts,
+        max_attempts=reading.ordinal(max_attempts),
         base_seconds=float(base_seconds),
         factor=float(factor),
         max_seconds=float(max_seconds),
         jitter=float(more.get(_JITTER, _UNSAID_JITTER)),
-        retry_on=tuple(more.get(_RETRY_ON, ())),
-        no_retry_on=tuple(more.get(_NO_RETRY_ON, ())),
-        honor_retry_after=more.get(_HONOR_RETRY_AFTER, True),
+        retry_on=tuple(reading.texts(more.get(_RETRY_ON, ()))),
+        no_retry_on=tuple(reading.texts(more.get(_NO_RETRY_ON, ()))),
+        honor_retry_after=reading.flag(more.get(_HONOR_RETRY_AFTER, True)),
     )
 
 
@@ -902,15 +1016,13 @@ def _catch_up_text(catch_up: CatchUp) -> str:
     return _json([threshold, window, catch_up.most, spread])
 
 
-def _catch_up_from(text: str | None) -> CatchUp:
-    if text is None:
-        return CatchUp()
-    threshold, window, most, spread = json.loads(text)
+def _catch_up_from(value: str) -> CatchUp:
+    threshold, window, most, spread = reading.listed(json.loads(value))
     return CatchUp(
-        threshold=threshold * _MILLISECOND,
-        window=window * _MILLISECOND,
-        most=most,
-        spread=spread * _MILLISECOND,
+        threshold=_duration(threshold),
+        window=_duration(window),
+        most=reading.ordinal(most),
+        spread=_duration(spread),
     )
 
 
@@ -918,11 +1030,11 @@ def _caught_up_text(caught_up: CaughtUp) -> str:
     return _json([to_ms(caught_up.decided_at), caught_up.number, caught_up.step // _MILLISECOND])
 
 
-def _caught_up_from(text: str | None) -> CaughtUp | None:
-    if text is None:
-        return None
-    decided_at, number, step = json.loads(text)
-    return CaughtUp(decided_at=from_ms(decided_at), number=number, step=step * _MILLISECOND)
+def _caught_up_from(value: str) -> CaughtUp:
+    decided_at, number, step = reading.listed(json.loads(value))
+    return CaughtUp(
+        decided_at=reading.instant(decided_at), number=reading.count(number), step=_duration(step)
+    )
 
 
 def _implied_trigger(is_one_off: bool) -> Trigger:
@@ -933,8 +1045,9 @@ def _history_values(attempts: Sequence[Attempt]) -> Sequence[Values]:
     return [_attempt_values(place, attempt) for place, attempt in enumerate(attempts, 1)]
 
 
-def _history_from(history: Sequence[Values]) -> tuple[Attempt, ...]:
-    return tuple(_attempt_from(place, values) for place, values in enumerate(history, 1))
+def _history_from(history: object) -> tuple[Attempt, ...]:
+    listed = reading.listed(history)
+    return tuple(_attempt_from(place, values) for place, values in enumerate(listed, 1))
 
 
 def _attempt_values(place: int, attempt: Attempt) -> Values:
@@ -954,16 +1067,15 @@ def _attempt_values(place: int, attempt: Attempt) -> Values:
 
 
 def _attempt_from(place: int, values: Values) -> Attempt:
-    error, version = values.get(_FAILURE), values.get(_HANDLER_VERSION)
     return Attempt(
-        number=int(values.get(_NUMBER, place)),
-        started_at=from_ms(int(values[_STARTED])),
+        number=reading.ordinal(values.get(_NUMBER, place)),
+        started_at=reading.instant(values[_STARTED]),
         finished_at=_instant(values.get(_FINISHED)),
-        worker=values[_WORKER],
+        worker=text(values[_WORKER]),
         state=State(values[_LED_TO]),
-        error=None if error is None else _failure_from(error),
-        arrival=_arrival_from(values.get(_ARRIVAL), values[_STARTED]),
-        handler_version=None if version is None else int(version),
+        error=maybe(_failure_from, values.get(_FAILURE)),
+        arrival=_arrival_from(values[_STARTED], values.get(_ARRIVAL)),
+        handler_version=maybe(reading.ordinal, values.get(_HANDLER_VERSION)),
     )
 
 
@@ -985,17 +1097,17 @@ def _arrival_values(arrival: Arrival | None, started_at: datetime | None) -> Seq
     return arrival_values(arrival, started_at) if arrival and started_at else None
 
 
-def _arrival_from(values: Sequence[Decimal] | None, started_at: Decimal | None) -> Arrival | None:
-    if values is None or started_at is None:
+def _arrival_from(started_at: object, found: object) -> Arrival | None:
+    if found is None or started_at is None:
         return None
-    sent_at, received_at = (
-        from_ms(int(started_at) - int(before)) for before in values[:_ARRIVAL_AT_LEAST]
-    )
-    spans = [int(took) * _MILLISECOND for took in values[_ARRIVAL_AT_LEAST:]]
+    began = reading.count(started_at)
+    sent, received, *spans = map(reading.integer, reading.listed(found))
+    hold, cold_start, *_ = (*map(_duration, spans), _NO_TIME, _NO_TIME)
     return Arrival(
-        sent_at=sent_at,
-        received_at=received_at,
-        **dict(zip(("hold", "cold_start"), spans, strict=False)),
+        sent_at=from_ms(began - sent),
+        received_at=from_ms(began - received),
+        hold=hold,
+        cold_start=cold_start,
     )
 
 
@@ -1005,12 +1117,12 @@ def _waited_values(waited: Waited) -> Sequence[int]:
     return [to_ms(waited.until), [*Part].index(waited.on), *spent]
 
 
-def _waited_from(values: Sequence[Decimal] | None) -> Waited | None:
-    if values is None:
-        return None
-    until, on, *spent = (int(value) for value in values)
+def _waited_from(values: object) -> Waited:
+    until, on, *spent = reading.listed(values)
     return Waited(
-        until=from_ms(until), on=[*Part][on], spent=tuple(took * _MILLISECOND for took in spent)
+        until=reading.instant(until),
+        on=[*Part][reading.count(on)],
+        spent=tuple(map(_duration, spent)),
     )
 
 
@@ -1019,19 +1131,21 @@ def _deferral_values(deferral: Deferral) -> Sequence[int]:
     return [deferral.heartbeat // _MILLISECOND, to_ms(deferral.ends_at), *version]
 
 
-def _deferral_from(values: Sequence[Decimal] | None) -> Deferral | None:
-    if values is None:
+def _deferral_from(values: Values) -> Deferral | None:
+    if (terms := values.get(DEFERRAL)) is None:
         return None
-    heartbeat, ends_at, *version = (int(value) for value in values)
+    heartbeat, ends_at, *version = reading.listed(terms)
     return Deferral(
-        heartbeat=heartbeat * _MILLISECOND,
-        ends_at=from_ms(ends_at),
-        version=version[0] if version else None,
+        heartbeat=_duration(heartbeat),
+        ends_at=reading.instant(ends_at),
+        version=reading.ordinal(version[0]) if version else None,
+        retry=maybe(_retry_from, values.get(DEFERRAL_RETRY)),
     )
 
 
-def _called_back_from(values: Sequence[str] | None) -> CalledBack | None:
-    return None if values is None else CalledBack(token=values[0], answer=values[1])
+def _called_back_from(values: object) -> CalledBack:
+    token, answer = reading.texts(values)
+    return CalledBack(token=token, answer=answer)
 
 
 def _failure_values(failure: Failure) -> Values:
@@ -1047,12 +1161,11 @@ def _failure_values(failure: Failure) -> Values:
 
 
 def _failure_from(values: Values) -> Failure:
-    retry_after = values.get(_RETRY_AFTER_MS)
     return Failure(
         kind=Kind(values[_KIND]),
-        type=values[_TYPE],
-        message=values[_MESSAGE],
-        retry_after=None if retry_after is None else int(retry_after) * _MILLISECOND,
+        type=text(values[_TYPE]),
+        message=text(values[_MESSAGE]),
+        retry_after=maybe(_duration, values.get(_RETRY_AFTER_MS)),
     )
 
 
@@ -1087,5 +1200,10 @@ def _seconds_up(instant: datetime) -> int:
     return -(-to_ms(instant) // 1000)
 
 
-def _instant(ms: Decimal | int | None) -> datetime | None:
-    return None if ms is None else from_ms(int(ms))
+def _instant(ms: object) -> datetime | None:
+    return maybe(reading.instant, ms)
+
+
+def _duration(ms: object) -> timedelta:
+    # Less than nothing, too: clocks differ, and a handler may say anything.
+    return reading.integer(ms) * _MILLISECOND

@@ -9,6 +9,7 @@ from boto3.dynamodb.conditions import Key
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Index, Unmet
 from lamplighter.aws.executions import refusal
+from lamplighter.aws.reading import Reader, Told, Values, nobody
 from lamplighter.core.buckets import (
     ExecutionId,
     JobId,
@@ -21,7 +22,7 @@ from lamplighter.core.buckets import (
     owner_keys,
     usage_key,
 )
-from lamplighter.core.errors import ChainMoved, Contended, VersionMoved
+from lamplighter.core.errors import ChainMoved, Contended, Damaged, VersionMoved
 from lamplighter.core.model import Execution, Job, JobStatus, Owner
 from lamplighter.core.quotas import Quota, Usage
 from lamplighter.ports import KeyRecord, Refusal
@@ -36,8 +37,12 @@ class DynamoJobs:
     A one-off's definition is its execution's row.
     """
 
-    def __init__(self, dynamo: Dynamo, *, table: str, executions_table: str) -> None:
+    def __init__(
+        self, dynamo: Dynamo, *, table: str, executions_table: str, unreadable: Told = nobody
+    ) -> None:
+        """`unreadable` is told of each damaged item, each time that it is met."""
         self._dynamo = dynamo
+        self._reader = Reader(unreadable)
         self._table = table
         self._executions_table = executions_table
         self._by_owner = Index(
@@ -67,7 +72,7 @@ class DynamoJobs:
             writes.append((self._table, conditions.made_once(items.key_record_values(key))))
         more = Usage.of_job(job.spec.payload.bytes) if job and job.is_counted else Usage()
         unmet = self._counting(writes, first.owner, quota or Quota(), more)
-        return None if unmet is None else _earlier(unmet, first, key)
+        return None if unmet is None else _earlier(unmet, first, key, self._reader)
 
     def join(
         self,
@@ -103,7 +108,7 @@ class DynamoJobs:
     ) -> KeyRecord | None:
         """What it means that a part of a chain could not be joined to it."""
         if key is not None and (of_key := unmet[-1]) is not None and of_key.found is not None:
-            known = items.key_record_from(of_key.found)
+            known = self._reader.one(items.key_record_from, of_key.found)
             if known.job_id != key.job_id:
                 return known
         if all(unmet[: len(rows)]):
@@ -116,17 +121,25 @@ class DynamoJobs:
 
     def record_of(self, owner: Owner, key: str) -> KeyRecord | None:
         values = self._dynamo.get(self._table, idempotency_key(owner, key))
-        return None if values is None else items.key_record_from(values)
+        return None if values is None else self._reader.one(items.key_record_from, values)
 
     def get(self, id: JobId) -> Job | None:
         values = self._dynamo.get(self._table, job_key(id))
-        return None if values is None else items.job_from(values)
+        return None if values is None else self._reader.one(items.job_from, values)
 
     def get_many(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
-        keys = [job_key(id) for id in ids]
-        found = self._dynamo.get_many(self._table, keys, consistent=True)
-        jobs = (items.job_from(values) for values in found)
+        jobs = (self._job_or_stand_in(values) for values in self._found(ids))
         return {job.id: job for job in jobs}
+
+    def _found(self, ids: Collection[JobId]) -> Sequence[Values]:
+        keys = [job_key(id) for id in ids]
+        return self._dynamo.get_many(self._table, keys, consistent=True)
+
+    def _job_or_stand_in(self, values: Values) -> Job:
+        try:
+            return self._reader.one(items.job_from, values)
+        except Damaged as damaged:
+            return items.stand_in_for(damaged)
 
     def delete(self, job: Job) -> Job:
         gone = conditions.delete_job(job)
@@ -135,7 +148,7 @@ class DynamoJobs:
         answer = self._dynamo.update(self._table, gone)
         if isinstance(answer, Unmet):
             raise VersionMoved(job_id=job.id, version=job.version)
-        return items.job_from(answer)
+        return self._reader.one(items.job_from, answer)
 
     def _deleted(self, gone: conditions.Update, job: Job) -> Job:
         less = -Usage.of_job(job.spec.payload.bytes)
@@ -196,7 +209,9 @@ class DynamoJobs:
         )
         unmet = self._counting(writes, before.owner, quota or Quota(), grown)
         revised = items.job_from(items.job_values(after))
-        return revised if unmet is None else _not_revised(unmet, before, revised, first, armed)
+        if unmet is None:
+            return revised
+        return _not_revised(unmet, before, revised, first, armed, self._reader)
 
     def versions(self, id: JobId, *, before: int, limit: int) -> Sequence[Job]:
         if before <= 1:
@@ -206,14 +221,15 @@ class DynamoJobs:
         of_job = Key(schema.PARTITION_KEY).eq(partition)
         earlier = Key(schema.SORT_KEY).between(first, last)
         found = self._dynamo.last(self._table, of_job & earlier, limit=limit)
-        return [items.job_from(values) for values in found]
+        return [self._reader.one(items.job_from, values) for values in found]
 
     def of_owner(self, owner: Owner, *, before: Position | None, limit: int) -> Sequence[Job]:
         jobs: list[Job] = []
         while True:
             wanted = limit - len(jobs)
             ids = self._listed(owner, before, wanted)
-            found = self.get_many(ids)
+            readable = self._reader.each(items.job_from, self._found(ids))
+            found = {job.id: job for job in readable}
             # The index may still list what was deleted a moment ago.
             jobs += (
                 found[id] for id in ids if id in found and found[id].status is not JobStatus.DELETED
@@ -229,7 +245,7 @@ class DynamoJobs:
 
 
 def _earlier(
-    unmet: Sequence[Unmet | None], first: Execution, key: KeyRecord | None
+    unmet: Sequence[Unmet | None], first: Execution, key: KeyRecord | None, reader: Reader
 ) -> KeyRecord | None:
     """What it means that something of a creation was there.
 
@@ -237,7 +253,7 @@ def _earlier(
     another call made the job or the execution: ids are never given twice.
     """
     if key is not None and (of_key := unmet[-1]) is not None and of_key.found is not None:
-        known = items.key_record_from(of_key.found)
+        known = reader.one(items.key_record_from, of_key.found)
         if known.job_id != key.job_id:
             return known
     if not all(unmet):
@@ -251,6 +267,7 @@ def _not_revised(
     revised: Job,
     first: Execution | None,
     armed: Execution | None,
+    reader: Reader,
 ) -> Job | Refusal:
     """What it means that a revision's transaction wrote nothing.
 
@@ -259,7 +276,7 @@ def _not_revised(
     """
     of_job, _, *others = unmet
     if of_job is not None and of_job.found is not None:
-        found = items.job_from(of_job.found)
+        found = reader.one(items.job_from, of_job.found)
         if found == revised:
             return revised
         if found.version == before.version:
@@ -269,7 +286,7 @@ def _not_revised(
     of_first = others[0] if first is not None else None
     if of_first is None:
         raise ChainMoved(job_id=before.id)
-    refused = refusal(of_first)
+    refused = refusal(of_first, reader)
     there = refused.found
     # The very row that is armed: what moved is the chain, unless the row itself did.
     is_armed = there is not None and armed is not None and there.id == armed.id

@@ -13,6 +13,7 @@ from boto3.dynamodb.conditions import Key as KeyCondition
 
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Unmet
+from lamplighter.aws.reading import Reader, Told, Values, nobody
 from lamplighter.core.buckets import (
     LIMITS_KEY,
     WAITS,
@@ -37,8 +38,12 @@ _TRIES: Final = 20
 class DynamoPermits:
     """A conditional write for each place that is taken, and one for each that is given back."""
 
-    def __init__(self, dynamo: Dynamo, *, table: str, clock: Clock) -> None:
+    def __init__(
+        self, dynamo: Dynamo, *, table: str, clock: Clock, unreadable: Told = nobody
+    ) -> None:
+        """`unreadable` is told of each damaged item, each time that it is met."""
         self._dynamo = dynamo
+        self._reader = Reader(unreadable)
         self._table = table
         self._clock = clock
         self._limits: Limits | None = None
@@ -57,7 +62,8 @@ class DynamoPermits:
     def _read_limits(self, *, anew: bool) -> Limits:
         """Those that were known, where the table does not answer: most that run are not limited."""
         try:
-            return items.limits_from(self._dynamo.get(self._table, LIMITS_KEY))
+            values = self._dynamo.get(self._table, LIMITS_KEY)
+            return Limits() if values is None else self._reader.one(items.limits_from, values)
         except Unavailable:
             if anew or self._limits is None:
                 raise
@@ -82,11 +88,11 @@ class DynamoPermits:
             answer = self._dynamo.update(self._table, write)
         if not isinstance(answer, Unmet):
             return None
-        return items.use_from(answer.found)
+        return self._use(answer.found)
 
     def release(self, key: Key, permit: Permit) -> Use:
         answer = self._dynamo.update(self._table, conditions.release_permit(key, permit))
-        return items.use_from(answer.found if isinstance(answer, Unmet) else answer)
+        return self._use(answer.found if isinstance(answer, Unmet) else answer)
 
     def renew(self, key: Key, found: Use, until: Mapping[Permit, datetime | None]) -> bool:
         write = conditions.renew_permits(key, found, until)
@@ -98,7 +104,7 @@ class DynamoPermits:
         answer = self._dynamo.update(self._table, write)
         if isinstance(answer, Unmet):
             raise Contended(f"{key}: nobody ever took a place there")
-        return items.use_from(answer)
+        return self._use(answer)
 
     def next_waiting(self, key: Key, *, most: int, seen: Use) -> Sequence[ExecutionId]:
         if seen.call is None:
@@ -126,9 +132,12 @@ class DynamoPermits:
         by_key = {permit_key(key.kind, key.name): key for key in keys}
         found = self._dynamo.get_many(self._table, [*by_key], consistent=True)
         return {
-            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: items.use_from(values)
+            by_key[values[schema.PARTITION_KEY], values[schema.SORT_KEY]]: self._use(values)
             for values in found
         }
+
+    def _use(self, values: Values | None) -> Use:
+        return Use() if values is None else self._reader.one(items.use_from, values)
 
     def waiting(self, key: Key, *, most: int) -> int:
         return len(self._waiting(key, limit=most))

@@ -8,6 +8,7 @@ from typing import Final
 
 from lamplighter.aws import conditions, items, schema
 from lamplighter.aws.dynamo import Dynamo, Index, Unmet
+from lamplighter.aws.reading import Reader, Told, Values, nobody
 from lamplighter.core.buckets import queued_keys, to_ms, usage_key
 from lamplighter.core.errors import Contended
 from lamplighter.core.limits import RECOUNT_AFTER
@@ -33,8 +34,12 @@ _TRIES: Final = 20
 class DynamoTally:
     """Counters, in the end: a conditional write for each call, and seldom one more."""
 
-    def __init__(self, dynamo: Dynamo, *, table: str, executions_table: str) -> None:
+    def __init__(
+        self, dynamo: Dynamo, *, table: str, executions_table: str, unreadable: Told = nobody
+    ) -> None:
+        """`unreadable` is told of each damaged item, each time that it is met."""
         self._dynamo = dynamo
+        self._reader = Reader(unreadable)
         self._table = table
         self._queued = Index(
             table=executions_table,
@@ -46,20 +51,23 @@ class DynamoTally:
         self._full_at_ns: dict[Owner, int] = {}
 
     def usage(self, owner: Owner) -> Usage:
-        return items.usage_from(self._dynamo.get(self._table, usage_key(owner)))
+        return self._usage(self._dynamo.get(self._table, usage_key(owner)))
 
     def reserve(self, owner: Owner, quota: Quota, more: Usage, *, now: datetime) -> None:
         answer = self._dynamo.update(self._table, conditions.reserve(owner, quota, more))
         if isinstance(answer, Unmet):
-            raise items.usage_from(answer.found).refusal(quota, more)
-        usage, mark = items.usage_from(answer), items.mark_from(answer)
+            raise self._usage(answer.found).refusal(quota, more)
+        usage, mark = self._usage(answer), self._reader.one(items.mark_from, answer)
         if is_to_be_marked(quota, usage, mark, now):
             # If others were counted meanwhile, one of them marks.
             self._dynamo.update(self._table, conditions.mark(owner, answer, now=now))
 
+    def _usage(self, values: Values | None) -> Usage:
+        return self._reader.one(items.usage_from, values or {})
+
     def recount(self, owner: Owner, *, now: datetime) -> bool:
         counted = self._dynamo.get(self._table, usage_key(owner)) or {}
-        old = items.mark_from(counted)
+        old = self._reader.one(items.mark_from, counted)
         if old is None and items.QUEUED in counted:
             self._dynamo.update(self._table, conditions.mark(owner, counted, now=now))
         if old is None or not old.is_old(now, RECOUNT_AFTER):

@@ -24,7 +24,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 from lamplighter.core.buckets import ExecutionId, JobId, place_of
 from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.draining import left_of
-from lamplighter.core.errors import Unavailable
+from lamplighter.core.errors import Damaged, Unavailable
 from lamplighter.core.lateness import lateness_of
 from lamplighter.core.lease import Backlog, Ticker
 from lamplighter.core.lifecycle import State
@@ -110,9 +110,10 @@ class LambdaTelemetry:
         )
 
     @_harmless
-    def swept(self, *, partition: int, rows: int) -> None:
+    def swept(self, *, partition: int, rows: int, age: timedelta) -> None:
+        self._measure("sweep_age_ms", age)
         if rows:
-            self._log("swept", partition=partition, rows=rows)
+            self._log("swept", partition=partition, rows=rows, sweep_age_ms=age // _MILLISECOND)
 
     @_harmless
     def lost_lease(self, *, partition: int) -> None:
@@ -230,6 +231,17 @@ class LambdaTelemetry:
     @_harmless
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         self._log("gave_back", execution_id=id, time_left_ms=time_left // _MILLISECOND)
+
+    @_harmless
+    def row_unreadable(self, damaged: Damaged) -> None:
+        self._count("unreadable_rows")
+        self._log(
+            "row_unreadable",
+            kind=damaged.kind,
+            id=damaged.id,
+            attribute=damaged.attribute,
+            owner=damaged.owner,
+        )
 
     @_harmless
     def definition_unreadable(self, id: JobId, *, reason: str) -> None:

@@ -122,11 +122,12 @@ def wire_to(
             table=settings.executions_table,
             jobs_table=settings.jobs_table,
             hasty=cache(lambda: Dynamo(hasty(), patience=patience, fan=fan)) if hasty else None,
+            unreadable=telemetry.row_unreadable,
         ),
-        jobs=_jobs(dynamo, settings),
-        tally=_tally(dynamo, settings),
-        control=_control(dynamo, settings, clock),
-        permits=_permits(dynamo, settings, clock),
+        jobs=_jobs(dynamo, settings, telemetry),
+        tally=_tally(dynamo, settings, telemetry),
+        control=_control(dynamo, settings, clock, telemetry),
+        permits=_permits(dynamo, settings, clock, telemetry),
         payloads=_payloads(s3, settings, clock),
         ledger=DynamoLedger(
             dynamo,
@@ -171,11 +172,30 @@ def operating(
     return Ports(
         clock=clock,
         chance=chance,
-        executions=DynamoExecutions(dynamo, table=executions_table, jobs_table=jobs_table),
-        jobs=DynamoJobs(dynamo, table=jobs_table, executions_table=executions_table),
-        tally=DynamoTally(dynamo, table=jobs_table, executions_table=executions_table),
-        control=DynamoControl(dynamo, table=control_table, clock=clock),
-        permits=DynamoPermits(dynamo, table=control_table, clock=clock),
+        executions=DynamoExecutions(
+            dynamo,
+            table=executions_table,
+            jobs_table=jobs_table,
+            unreadable=telemetry.row_unreadable,
+        ),
+        jobs=DynamoJobs(
+            dynamo,
+            table=jobs_table,
+            executions_table=executions_table,
+            unreadable=telemetry.row_unreadable,
+        ),
+        tally=DynamoTally(
+            dynamo,
+            table=jobs_table,
+            executions_table=executions_table,
+            unreadable=telemetry.row_unreadable,
+        ),
+        control=DynamoControl(
+            dynamo, table=control_table, clock=clock, unreadable=telemetry.row_unreadable
+        ),
+        permits=DynamoPermits(
+            dynamo, table=control_table, clock=clock, unreadable=telemetry.row_unreadable
+        ),
         payloads=cast("Payloads", _Absent("payloads", "bucket")),
         ledger=DynamoLedger(dynamo, table=executions_table, others=[jobs_table, control_table]),
         queue=cast("Queue", _Absent("queue", "queue")),
@@ -209,27 +229,43 @@ def _notices(settings: Settings) -> Notices | None:
     return AwsNotices(stage=settings.stage, bus=bus, topic_arn=topic_arn)
 
 
-def _jobs(dynamo: Dynamo, settings: Settings) -> Jobs:
+def _jobs(dynamo: Dynamo, settings: Settings, telemetry: Telemetry) -> Jobs:
     if settings.jobs_table is None:
         return cast("Jobs", _Absent("jobs"))
-    return DynamoJobs(dynamo, table=settings.jobs_table, executions_table=settings.executions_table)
-
-
-def _tally(dynamo: Dynamo, settings: Settings) -> Tally:
-    if settings.jobs_table is None:
-        return cast("Tally", _Absent("tally"))
-    return DynamoTally(
-        dynamo, table=settings.jobs_table, executions_table=settings.executions_table
+    return DynamoJobs(
+        dynamo,
+        table=settings.jobs_table,
+        executions_table=settings.executions_table,
+        unreadable=telemetry.row_unreadable,
     )
 
 
-def _control(dynamo: Dynamo, settings: Settings, clock: SystemClock) -> Control:
+def _tally(dynamo: Dynamo, settings: Settings, telemetry: Telemetry) -> Tally:
+    if settings.jobs_table is None:
+        return cast("Tally", _Absent("tally"))
+    return DynamoTally(
+        dynamo,
+        table=settings.jobs_table,
+        executions_table=settings.executions_table,
+        unreadable=telemetry.row_unreadable,
+    )
+
+
+def _control(
+    dynamo: Dynamo, settings: Settings, clock: SystemClock, telemetry: Telemetry
+) -> Control:
     if settings.control_table is None:
         return cast("Control", _Absent("control"))
-    return DynamoControl(dynamo, table=settings.control_table, clock=clock)
+    return DynamoControl(
+        dynamo, table=settings.control_table, clock=clock, unreadable=telemetry.row_unreadable
+    )
 
 
-def _permits(dynamo: Dynamo, settings: Settings, clock: SystemClock) -> Permits:
+def _permits(
+    dynamo: Dynamo, settings: Settings, clock: SystemClock, telemetry: Telemetry
+) -> Permits:
     if settings.control_table is None:
         return cast("Permits", _Absent("permits"))
-    return DynamoPermits(dynamo, table=settings.control_table, clock=clock)
+    return DynamoPermits(
+        dynamo, table=settings.control_table, clock=clock, unreadable=telemetry.row_unreadable
+    )

@@ -199,7 +199,12 @@ def create(
     ] = "{}",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Any other field, as for update."),
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Any other field, again and again: cron='0 2 * * 1-5', timezone=Asia/Tokyo, "
+            "run_at=2030-01-01T09:00:00Z, retry_policy.factor=3. JSON, or else a text.",
+        ),
     ] = None,
     key: Annotated[
         str, typer.Option(help="An idempotency key: with the same one, no second job is made.")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +22,9 @@ FAILED: Final = 1
 # Wider than any row: what goes to a file or a program is one line a row.
 _WIDE: Final = 100_000
 _LONGEST_CELL: Final = 40
+_NOT_TAKEN: Final = (
+    ": not a token that it takes, or not any more; see --token and LAMPLIGHTER_TOKEN"
+)
 
 Url = Annotated[str, typer.Option("--url", envvar="LAMPLIGHTER_URL", help="Where the API answers.")]
 Token = Annotated[
@@ -64,7 +68,8 @@ class Surroundings:
             with Client(url, token or _minted(url, owner), transport=self.transport) as client:
                 yield client
         except Refused as error:
-            raise fail(str(error), REFUSED) from error
+            hint = _NOT_TAKEN if error.status == HTTPStatus.UNAUTHORIZED else ""
+            raise fail(f"{error}{hint}", REFUSED) from error
         except ClientError as error:
             raise fail(str(error), FAILED) from error
 

@@ -240,13 +240,14 @@ def retry_position(execution: ExecutionId, attempt: int, at: datetime) -> Positi
     return encode(to_ms(at), place_of(execution).shard, hash_of("retry", execution, attempt))
 
 
-def check_position(execution: ExecutionId, at: datetime) -> Position:
+def check_position(execution: ExecutionId, at: datetime, *, exactly: bool = False) -> Position:
     """Where the pointer that has an execution looked at again lies: at `at` or soon after.
 
     Every five minutes there is one place: a visit that is made again books the same row.
+    `exactly`, it is the minute of `at`, which is then the same at each such visit.
     """
     minute = -(-to_ms(at) // (_CHECK_GRID_MINUTES * 60_000)) * _CHECK_GRID_MINUTES
-    placed = start_of(Minute(minute))
+    placed = start_of(minute_of(at) if exactly else Minute(minute))
     return encode(to_ms(placed), place_of(execution).shard, hash_of("check", execution))
 
 

@@ -196,6 +196,8 @@ class Hole:
     """None when the version has no row after the hole."""
     newer: Job | None = None
     """The version that replaced it; None for the job as it is."""
+    told_at: datetime | None = None
+    """When the version came to `later`, where that was armed by an earlier one."""
 
     @property
     def explained(self) -> tuple[int, Entry]:
@@ -226,16 +228,18 @@ class Hole:
         return group_of(found.passed_over.reason) if found.passed_over and goes_on_later else None
 
     def _passed_over(self, later: Execution) -> tuple[int, Entry]:
-        """By the misfire policy, when it armed the later row."""
-        place = later.caught_up
+        """By the misfire policy, when it armed the later row.
+
+        It found one there that an earlier version had armed, and went on behind it at once.
+        """
+        place = None if self.told_at else later.caught_up
         # All that a catch-up runs before it had rows, without a gap.
         had_rows = min(place.number, self.size) if place else 0
         size = self.size - had_rows
         if not size:
             return 0, NO_EXECUTION
         armed_next = later.scheduled_for if not had_rows else self._slot(size)
-        # Its row may have been put by another host than the one that decided.
-        decided_at = place.decided_at if place else later.created_at + MAX_CLOCK_ERROR
+        decided_at = self.told_at or armed_at(later)
         found = successor(
             # As it was then: a job that was deleted since plans nothing any more.
             replace(self.version, status=JobStatus.ACTIVE),
@@ -264,6 +268,13 @@ class Hole:
     def _slot(self, number: int) -> datetime:
         slots = self.version.schedule.occurrences(self.first - _TICK)
         return next(islice(slots, number, None), self.first)
+
+
+def armed_at(row: Execution) -> datetime:
+    """When it was decided that a row is armed, by the clock of the host that decided."""
+    place = row.caught_up
+    # It may have been put by another host.
+    return place.decided_at if place else row.created_at + MAX_CLOCK_ERROR
 
 
 def _passed_at(row: Execution) -> datetime | None:

@@ -10,15 +10,32 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
 
 from lamplighter.core import limits
 from lamplighter.core.errors import Rejected
+from lamplighter.core.retry import RetryPolicy
 
 _TOKEN_CHARS = 32
 # By which it is known for a secret wherever it turns up.
 _PREFIX = "cbt_"
 LAPSED = "lapsed"
 """`CalledBack.answer` of a try that nobody ended in time."""
+TERMINATED = "terminated"
+"""The same of one that was ended over its holder's head."""
+TAKEN_OVER = "taken over"
+"""The same of one whose worker fell silent before it had deferred it."""
+CLOSED = "closed"
+"""The same of one whose handler told its token to somebody, and then ended it itself."""
+_OVER: Final = MappingProxyType(
+    {
+        LAPSED: "nothing was heard of it in time",
+        TERMINATED: "it was terminated, for another execution took its place",
+        TAKEN_OVER: "its worker fell silent, and another try took its place",
+        CLOSED: "its handler ended it by itself",
+    }
+)
 
 
 def callback_of(random: str) -> str:
@@ -67,6 +84,8 @@ class Deferral:
     """Its hard limit: no heartbeat moves its lease past it."""
     version: int | None = None
     """Of the task whose handler deferred it."""
+    retry: RetryPolicy | None = None
+    """That task's own policy, where it has one: whoever ends the try does not know tasks."""
 
     def lease_until(self, now: datetime) -> datetime:
         """Until when it is held, once it was heard of `now`."""
@@ -75,9 +94,14 @@ class Deferral:
 
 @dataclass(frozen=True, kw_only=True)
 class CalledBack:
-    """How the last try that was deferred ended: whoever asks again is answered as the first."""
+    """How the last try whose token was told ended: whoever asks again is answered as the first."""
 
     token: str
     """The digest that held it."""
     answer: str
-    """What was said, as a digest; or LAPSED."""
+    """What was said, as a digest; or how it ended though nobody said anything: LAPSED, …."""
+
+    @property
+    def reason(self) -> str:
+        """Why nothing more can be said of it."""
+        return _OVER.get(self.answer, "it was ended")

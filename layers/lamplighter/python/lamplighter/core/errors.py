@@ -16,6 +16,7 @@ LamplighterError
 │   └── IllegalTransition
 ├── Unavailable         a service did not answer, or the write's fate is unknown: try again
 │   ├── Unreadable      a stored definition means nothing to this release: until it is edited
+│   ├── Damaged         what is stored is not what was written: until it is mended (500)
 │   └── Contended       others wrote the same thing for as long as we tried (409)
 └── TaskError           raised by a task's handler to say what its failure means
     ├── Permanent       never retried, whatever the job's policy has in its lists
@@ -152,6 +153,34 @@ class Unavailable(LamplighterError):
 
 class Unreadable(Unavailable):
     """A definition that was accepted once cannot be read by this release."""
+
+
+class Damaged(Unavailable):
+    """What is stored cannot be read back; it is left as it is, for somebody to mend.
+
+    The message names the item and the attribute, and quotes nothing of what is in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        id: str,
+        attribute: str | None = None,
+        owner: str | None = None,
+        about: str | None = None,
+    ) -> None:
+        what = f"attribute {attribute}" if attribute else "what its attributes say together"
+        super().__init__(f"{kind} {id} cannot be read back: {what} is not as it was written")
+        self.kind = kind
+        self.id = id
+        """An execution's or a job's; of what has none, both of its keys."""
+        self.attribute = attribute
+        """By the name that it is stored under, one inside another after a dot."""
+        self.owner = owner
+        """Where that can still be told."""
+        self.about = about
+        """The execution, or of a watch the job, that it is about, where that can be told."""
 
 
 class Contended(Unavailable):

@@ -67,7 +67,8 @@ class Backlog:
     """Rows in (after, until] that dispatch left behind, to serve what is due now: all overdue.
 
     It is kept for a while after the last of them was sent. Until then the sweep, which takes
-    what is overdue for lost, stays behind what was sent long enough ago.
+    what is overdue for lost, stays behind what was sent long enough ago: what it has not come to
+    is its own backlog meanwhile, whose marks are dispatch's watermark (`noting`).
     """
 
     after: Position
@@ -112,6 +113,12 @@ class Backlog:
         if self.mark >= self.until:
             return None
         return replace(moved, settled=self.mark, mark=after, marked_at=now)
+
+    def noting(self, watermark: Position, now: datetime) -> "Backlog":
+        """The sweep's, marked where dispatch is: what it was at a mark ago was sent a while ago."""
+        if now - self.marked_at < SWEEP_AFTER:
+            return self
+        return replace(self, settled=self.mark, mark=watermark, marked_at=now)
 
 
 @dataclass(frozen=True, kw_only=True)

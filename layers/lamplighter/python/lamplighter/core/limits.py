@@ -79,6 +79,9 @@ HELD_BACK_PARTS: Final = 4
 # Where what has waited this long in its lane may be promoted to another. The sweep sees it no
 # sooner: a bucket's minute, SWEEP_AFTER and the tick's minute. Later than a day is not aging.
 PROMOTE_AFTER_RANGE: Final = (timedelta(seconds=150), timedelta(days=1))
+# A look comes so long after the beginning of its minute at most: for the minute, SWEEP_AFTER and
+# the tick's. What will be old by the next one is promoted by a message that is delayed until then.
+PROMOTE_AHEAD: Final = timedelta(seconds=150)
 # Nothing is promoted into a lane in which as many wait already: those are its own.
 PROMOTED_INTO_MESSAGES: Final = 100
 

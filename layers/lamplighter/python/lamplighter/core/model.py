@@ -168,6 +168,8 @@ class Spec:
     """The version of the task that it is made for, from 1; None: whichever its worker has."""
     queue: str = "default"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_is_default: bool = False
+    """Nobody gave `retry`: the task's own policy, where it has one, goes before it."""
     timeout: timedelta = limits.DEFAULT_TIMEOUT
     deadline: timedelta | None = None
     """How long past its run_at an execution may start for the first time; None: by default."""
@@ -192,6 +194,10 @@ class Spec:
                 value=self.deadline.total_seconds(),
                 reason=f"not in {low.total_seconds():.0f}–{high.total_seconds():.0f}",
             )
+
+    def retried_by(self, of_task: RetryPolicy | None) -> RetryPolicy:
+        """The policy that a failed try goes by, where its task has this one, or none."""
+        return of_task if self.retry_is_default and of_task is not None else self.retry
 
     def _check_version(self) -> None:
         if self.task_version is None:
@@ -395,7 +401,7 @@ class Execution:
     deferral: Deferral | None = None
     """Of a try that goes on without a worker, until that has ended."""
     called_back: CalledBack | None = None
-    """How the last try ended that was deferred."""
+    """How the last try ended whose callback token somebody may have."""
     parked_since: datetime | None = None
     """When a worker first found that it does not know its task, or that version of it. Kept until
     one that does has called the handler."""

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from lamplighter.core import limits
 from lamplighter.core.buckets import ExecutionId
-from lamplighter.core.deferral import LAPSED, CalledBack, Deferral, Terms
+from lamplighter.core.deferral import LAPSED, TAKEN_OVER, TERMINATED, CalledBack, Deferral, Terms
 from lamplighter.core.lateness import waiting
 from lamplighter.core.lifecycle import Event, State, after
 from lamplighter.core.model import Attempt, Execution
@@ -33,6 +33,8 @@ class Failed:
     """The classes of its error, the nearest first, for the retry policy to go by; not kept.
     None: not the task's own failure, of which a policy's lists say nothing."""
     version: int | None = None
+    retry: RetryPolicy | None = None
+    """The task's own policy, here and below; None: it has none, or a target was called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,7 @@ class Deferred:
 
     terms: Terms
     version: int | None = None
+    retry: RetryPolicy | None = None
 
 
 Outcome = Succeeded | Failed | Refused | Withdrawn | Parked | Interrupted | Deferred
@@ -90,7 +93,7 @@ def finished(
     """The execution after its try: final, or RETRYING with its next_run_at.
 
     One that is deferred is RUNNING, held until it has to be heard of. What stays parked for as
-    long as `parked_for` has FAILED.
+    long as `parked_for` has FAILED. `policy` is the one that counts, whoever gave it.
     """
     if isinstance(outcome, Parked):
         return _parked(running, outcome.reason, now=now, jitter=jitter, within=parked_for)
@@ -160,6 +163,7 @@ def _deferred(running: Execution, outcome: Deferred, *, now: datetime) -> Execut
         heartbeat=outcome.terms.heartbeat,
         ends_at=(running.started_at or now) + outcome.terms.hard_limit,
         version=outcome.version,
+        retry=outcome.retry,
     )
     return replace(running, deferral=deferral, lease_until=deferral.lease_until(now))
 
@@ -285,7 +289,8 @@ def blocked(running: Execution, *, by: ExecutionId | None) -> Execution:
 def terminated(holder: Execution, *, now: datetime, reason: str) -> Execution:
     """A RUNNING execution that is ended over its holder's head: its result will be refused.
 
-    Its handler may go on until the lease ends, which is what its history says.
+    Its handler may go on until the lease ends, which is what its history says. Whoever was told
+    its callback token can be told that it is over.
     """
     failure = Failure(kind=Kind.LOST_LEASE, type="Terminated", message=reason)
     lost = _attempt(holder, State.CANCELLED, holder.lease_until, failure)
@@ -296,6 +301,7 @@ def terminated(holder: Execution, *, now: datetime, reason: str) -> Execution:
         arrival=None,
         cancel_requested_at=now,
         first_started_at=holder.first_started_at,
+        called_back=CalledBack(token=holder.token or "", answer=TERMINATED),
     )
 
 
@@ -325,7 +331,13 @@ def taken_over(holder: Execution) -> Execution:
         message=f"worker {holder.worker} was silent past the end of its lease",
     )
     lost = _attempt(holder, State.RETRYING, holder.lease_until, failure)
-    return replace(holder, crashes=holder.crashes + 1, attempts=_kept(holder, lost), error=failure)
+    return replace(
+        holder,
+        crashes=holder.crashes + 1,
+        attempts=_kept(holder, lost),
+        error=failure,
+        called_back=CalledBack(token=holder.token or "", answer=TAKEN_OVER),
+    )
 
 
 def ended(

@@ -30,7 +30,7 @@ def swept(progress: Progress, layout: Layout, *, back_to: datetime, is_oldest: b
     forgotten, and its shards are no fewer.
     """
     begin = back_to if is_oldest else max(back_to, layout.effective_from)
-    return Progress(watermark=min(progress.watermark, before(begin)))
+    return Progress(watermark=min(progress.committed, before(begin)))
 
 
 def _clipped(backlog: Backlog | None, end: Position) -> Backlog | None:

@@ -1,9 +1,11 @@
 """What the sweep does with an execution that should have ended by now (P6, P7)."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lamplighter.core.buckets import Position
+from lamplighter.core.lease import Backlog, Progress
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
     BACKED_UP_MESSAGES,
@@ -24,6 +26,8 @@ class Leave:
     """Somebody is at it; look again then."""
 
     again_at: datetime
+    exactly: bool = False
+    """Whether every visit until then says the same, and it is worth a look of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +56,20 @@ def visit(
     # Of one that waits for a permit, another message would come by for as long, and so on.
     if is_behind or _waits_for_permit(row, now):
         return Leave(again_at=now + CHECK_SCHEDULED_AGAIN)
-    if row.caught_up is not None and now - row.due_at < SWEEP_AFTER:
-        # The sweep comes close behind a catch-up: its message is out, or was a moment ago.
-        return Leave(again_at=row.due_at + SWEEP_AFTER)
+    # What came up or was woken a moment ago has its message under way.
+    moved_at = max(row.due_at, _woken_at(row, blocker))
+    if now - moved_at < SWEEP_AFTER:
+        return Leave(again_at=moved_at + SWEEP_AFTER, exactly=True)
     # The later it is, the less often: what is sent again stays a few messages in all.
     wait = max(CHECK_SCHEDULED_AGAIN, (now - row.due_at) / 2)
     return Repair(again_at=now + wait, reason=f"{row.state} past its time")
+
+
+def _woken_at(row: Execution, blocker: Execution | None) -> datetime:
+    """When whoever ended what it waited for had it woken; before that, when it was due."""
+    is_woken = row.state is State.BLOCKED and blocker is not None
+    ended_at = blocker.finished_at if is_woken and blocker else None
+    return ended_at or row.due_at
 
 
 def _waits_for_permit(row: Execution, now: datetime) -> bool:
@@ -71,7 +83,37 @@ def _running(row: Execution, lease_until: datetime, now: datetime) -> Leave | Re
     again_at = max(lease_until + CHECK_RUNNING_AFTER_LEASE, now + CHECK_RUNNING_AT_LEAST)
     if lease_until + TAKE_OVER_GRACE > now:
         return Leave(again_at=again_at)
+    if lease_until + CHECK_RUNNING_AFTER_LEASE > now:
+        # Its message is coming back just now, and whoever gets it takes over.
+        return Leave(again_at=lease_until + CHECK_RUNNING_AFTER_LEASE, exactly=True)
     return Repair(again_at=again_at, reason=f"worker {row.worker} is silent")
+
+
+def beside(swept: Progress, dispatched: Progress, now: datetime) -> Progress:
+    """How far a sweep has come, seen beside how far dispatch has.
+
+    While that drains a backlog the sweep has one too: what its walk has not come to, because it
+    may not yet (`Progress.settled`). Its watermark is then how far it has looked ahead, past
+    dispatch's backlog. Where its own has come to all of that, it is over.
+    """
+    left, draining = swept.backlog, dispatched.backlog
+    watermark = max(swept.watermark, draining.until) if draining else swept.watermark
+    if left is not None:
+        left = replace(left.noting(dispatched.watermark, now), until=watermark)
+    elif draining is not None and not draining.is_drained:
+        between = Backlog.between(swept.watermark, watermark, now=now, settled=draining.until)
+        left = replace(between, mark=dispatched.watermark)
+    return Progress(watermark=watermark, backlog=left) if left else swept
+
+
+def is_decided(dispatched: Progress, position: Position) -> bool:
+    """Whether dispatch has done the row at a position, and nothing before it that it is still in.
+
+    Of a backlog, what was sent a moment ago is not (P6).
+    """
+    backlog = dispatched.backlog
+    is_left = backlog is not None and backlog.settled < position <= backlog.until
+    return not is_left and position <= dispatched.watermark
 
 
 def is_backlog(waiting: int, *, due_each_minute: int) -> bool:

@@ -25,6 +25,8 @@ REGION: Final = "us-east-1"
 BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
 BOOTSTRAP_VERSION: Final = "30"
 STACK_TIMEOUT_S: Final = 60.0
+# A cold function takes seconds, and where other work has the cores a minute and more.
+PATIENCE_S: Final = 180
 REASONS_SHOWN: Final = 5
 
 
@@ -46,9 +48,12 @@ class Cloud:
             aws_secret_access_key="none",  # noqa: S106 -- nobody looks at it
             region_name=REGION,
         )
-        # A cold function may take seconds; nothing here is worth a second try.
+        # Nothing here is worth a second try.
         self._config = Config(
-            proxies={}, read_timeout=60, retries={"total_max_attempts": 1}, max_pool_connections=32
+            proxies={},
+            read_timeout=PATIENCE_S,
+            retries={"total_max_attempts": 1},
+            max_pool_connections=32,
         )
 
     @cached_property

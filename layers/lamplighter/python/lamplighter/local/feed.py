@@ -24,6 +24,7 @@ EVENTS: Final = {
     "recovered": ("recovered", "yellow"),
     "undeliverable": ("undeliverable", "yellow"),
     "hung": ("hung", "red"),
+    "parked": ("parked", "yellow"),
 }
 ENDS: Final = {
     "SUCCEEDED": "green",

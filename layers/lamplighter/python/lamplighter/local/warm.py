@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import httpx
+from botocore.exceptions import BotoCoreError
 
-from lamplighter.local.deploy import Cloud
+from lamplighter.local.deploy import PATIENCE_S, Cloud
 from lamplighter.local.errors import CannotRun
 from lamplighter.local.gateway import Target
 
@@ -21,12 +22,16 @@ EMPTY_BATCH: Final = json.dumps({"Records": []})
 # several processes, and so are the partitions that a tick hands out.
 AT_ONCE: Final = {"default": 4, "scheduler": 3}
 """By lane, or by the function's folder; one for the others."""
+_UNHEARD: Final = (
+    f"did not answer within {PATIENCE_S} s: has this machine other work? Its log is in "
+    ".lamplighter/emulator.log"
+)
 
 
 def warm(cloud: Cloud, target: Target) -> int:
     """Start processes for every function; returns how many.
 
-    Raises CannotRun with the error of a function that cannot be loaded.
+    Raises CannotRun with the error of a function that cannot be loaded, or does not answer.
     """
     names = list(_names(cloud))
     # All at once: a call that came later would find an idle process.
@@ -53,16 +58,25 @@ def _names(cloud: Cloud) -> Iterator[str]:
 
 
 def _invoke(cloud: Cloud, name: str) -> None:
-    answer = cloud.functions.invoke(FunctionName=name, Payload=EMPTY_BATCH)
+    try:
+        answer = cloud.functions.invoke(FunctionName=name, Payload=EMPTY_BATCH)
+    except BotoCoreError as error:
+        raise CannotRun(f"{name} {_UNHEARD} ({type(error).__name__})") from error
     if "FunctionError" in answer:
-        error = json.loads(answer["Payload"].read())
-        raise CannotRun(f"{name}: {error.get('errorMessage', error)}")
+        told = json.loads(answer["Payload"].read())
+        raise CannotRun(f"{name}: {told.get('errorMessage', told)}")
 
 
 def _ask_health(target: Target) -> None:
     """By the way that the gateway's requests take."""
-    answer = httpx.get(
-        f"{target.url}/v1/health", headers={"host": target.host}, timeout=60, trust_env=False
-    )
+    try:
+        answer = httpx.get(
+            f"{target.url}/v1/health",
+            headers={"host": target.host},
+            timeout=PATIENCE_S,
+            trust_env=False,
+        )
+    except httpx.HTTPError as error:
+        raise CannotRun(f"the API {_UNHEARD} ({type(error).__name__})") from error
     if answer.status_code != httpx.codes.OK:
         raise CannotRun(f"the API's health: {answer.status_code} {answer.text[:500]}")

@@ -44,7 +44,8 @@ class MemoryQueue:
     work: list[tuple[datetime, WorkItem]] = field(default_factory=list)
     """Partition work that was handed out, and when it is visible."""
     dead: list[Received] = field(default_factory=list)
-    """What was received more than a hundred times."""
+    """What was received more than `max_receives` times."""
+    max_receives: int = LANE_MAX_RECEIVES
     _stored: dict[int, _Stored] = field(default_factory=dict)
     _loud: dict[str, set[Owner | None]] = field(default_factory=dict)
     """By fair lane: who crowds it."""
@@ -172,7 +173,7 @@ class MemoryQueue:
         return _received(stored)
 
     def _is_alive(self, stored: _Stored) -> bool:
-        if stored.receives < LANE_MAX_RECEIVES:
+        if stored.receives < self.max_receives:
             return True
         self.dead.append(_received(stored))
         del self._stored[stored.id]

@@ -1,7 +1,7 @@
 """The durable ports in memory: the same contract, one lock, no network."""
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,7 +16,14 @@ from lamplighter.core.buckets import (
     execution_of,
     minute_of,
 )
-from lamplighter.core.errors import ChainMoved, LostClaim, LostLease, NotFound, VersionMoved
+from lamplighter.core.errors import (
+    ChainMoved,
+    Damaged,
+    LostClaim,
+    LostLease,
+    NotFound,
+    VersionMoved,
+)
 from lamplighter.core.lease import (
     Backlog,
     Grant,
@@ -44,6 +51,7 @@ from lamplighter.core.model import (
 from lamplighter.core.outcome import moved, taken_over
 from lamplighter.core.planning import supersedes
 from lamplighter.core.quotas import Mark, Quota, Usage
+from lamplighter.core.schedule import Schedule, UnreadableSchedule
 from lamplighter.core.watching import has_more
 from lamplighter.ports import KeyRecord, Page, Refusal
 
@@ -66,12 +74,18 @@ class Tables:
     full_at_ns: dict[Owner, int] = field(default_factory=dict)
     """When each owner's bucket of submissions is full again."""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    damaged: dict[str, Damaged] = field(default_factory=dict)
+    """What cannot be read back, by its id, and a pointer or a watch by its position."""
+    unreadable: Callable[[Damaged], None] = lambda _: None
+    """Told of each of these, each time that it is met."""
     buckets: dict[tuple[Minute, int], set[Position]] = field(default_factory=dict)
     """Which positions each shard of a minute holds, as a partition of the table does."""
 
     def make(self, row: Execution) -> Execution:
         """The row as it now is: this one, unless one is there that does not give way."""
         there = self.executions.get(row.id)
+        if self.is_damaged(row.id):
+            return _as_stored(row)
         if there is not None and not supersedes(row, there):
             return there
         self._place(body_of(row.id))
@@ -84,6 +98,23 @@ class Tables:
         there = self.pointers.setdefault(pointer.position, pointer)
         if isinstance(pointer, Watch) and isinstance(there, Watch) and has_more(pointer, there):
             self.pointers[pointer.position] = pointer
+
+    def row(self, id: ExecutionId) -> Execution | None:
+        """An execution, or None; raises Damaged."""
+        self.check(id)
+        return self.executions.get(id)
+
+    def check(self, key: str) -> None:
+        """Raise Damaged for what is."""
+        if self.is_damaged(key):
+            raise self.damaged[key]
+
+    def is_damaged(self, key: str) -> bool:
+        """Whether something cannot be read back: if so, that is told."""
+        found = self.damaged.get(key)
+        if found is not None:
+            self.unreadable(found)
+        return found is not None
 
     def at(self, position: Position) -> Row:
         """The row at a position."""
@@ -146,14 +177,14 @@ class MemoryExecutions:
 
     def get(self, id: ExecutionId) -> Execution | None:
         with self._tables.lock:
-            return self._tables.executions.get(id)
+            return self._tables.row(id)
 
     def get_many(
         self, ids: Collection[ExecutionId], *, strongly: bool = False
     ) -> Mapping[ExecutionId, Execution]:
         with self._tables.lock:
             rows = self._tables.executions
-            return {id: rows[id] for id in ids if id in rows}
+            return {id: rows[id] for id in ids if id in rows and not self._tables.is_damaged(id)}
 
     def due(
         self, minute: Minute, shards: Sequence[int], *, after: Position, until: Position, limit: int
@@ -165,8 +196,17 @@ class MemoryExecutions:
                 for position in self._tables.buckets.get((minute, shard), ())
                 if after < position <= until
             )
-            rows = [self._tables.at(position) for position in found[:limit]]
-        return Page(rows=rows, reached=until if len(found) <= limit else found[limit - 1])
+            page = found[:limit]
+            damaged = [one for one in page if self._tables.is_damaged(self._key(one))]
+            return Page(
+                rows=[self._tables.at(one) for one in page if one not in damaged],
+                damaged=tuple(self._tables.damaged[self._key(one)] for one in damaged),
+                reached=until if len(found) <= limit else found[limit - 1],
+            )
+
+    def _key(self, position: Position) -> str:
+        is_pointer = position in self._tables.pointers
+        return position if is_pointer else execution_at(position)
 
     def sample(
         self, minute: Minute, shard: int, *, queue: str, until: Position, limit: int
@@ -193,7 +233,7 @@ class MemoryExecutions:
         arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         with self._tables.lock:
-            row = self._tables.executions.get(id)
+            row = self._tables.row(id)
             is_ours = (
                 row and row.state in _FRESH and row.attempt == attempt and _may_be_claimed(row, now)
             )
@@ -221,7 +261,7 @@ class MemoryExecutions:
         arrival: Arrival | None = None,
     ) -> Execution | Refusal:
         with self._tables.lock:
-            row = self._tables.executions.get(holder.id)
+            row = self._tables.row(holder.id)
             is_silent = (
                 row
                 and row.state is State.RUNNING
@@ -268,7 +308,7 @@ class MemoryExecutions:
         self, before: Execution, after: Execution, *, job_version: int | None = None
     ) -> Execution | Refusal:
         with self._tables.lock:
-            row = self._tables.executions.get(before.id)
+            row = self._tables.row(before.id)
             if row is None or not _is_as(row, before):
                 return Refusal(found=row)
             gives_way = after.state is State.SKIPPED and after.blocker is not None
@@ -290,7 +330,7 @@ class MemoryExecutions:
             raise ValueError(f"{after.id} waits for nothing")
         with self._tables.lock:
             row = self._held(after.id, token)
-            blocker = self._tables.executions.get(after.blocker)
+            blocker = self._tables.row(after.blocker)
             if blocker is None or blocker.is_final or (alone and blocker.state is State.BLOCKED):
                 return Refusal(found=blocker)
             self._write(replace(blocker, waiters=blocker.waiters | {after.id}))
@@ -300,7 +340,7 @@ class MemoryExecutions:
 
     def amend(self, before: Execution, after: Execution) -> Execution | Refusal:
         with self._tables.lock:
-            row = self._tables.executions.get(before.id)
+            row = self._tables.row(before.id)
             if row is not None and row == _as_stored(after):
                 return row
             if row is None or not _waits_as(row, before):
@@ -325,20 +365,20 @@ class MemoryExecutions:
 
     def request_cancel(self, id: ExecutionId, *, now: datetime) -> Execution | Refusal:
         with self._tables.lock:
-            row = self._tables.executions.get(id)
+            row = self._tables.row(id)
             if row is None or row.state is not State.RUNNING:
                 return Refusal(found=row)
             return self._write(replace(row, cancel_requested_at=row.cancel_requested_at or now))
 
     def mark_told(self, id: ExecutionId, *, now: datetime) -> None:
         with self._tables.lock:
-            row = self._tables.executions.get(id)
+            row = self._tables.row(id)
             if row is not None:
                 self._write(replace(row, told_at=row.told_at or now))
 
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         with self._tables.lock:
-            row = self._tables.executions.get(id)
+            row = self._tables.row(id)
             return row and self._write(replace(row, undeliverable=row.undeliverable + 1))
 
     def put_payload(self, id: JobId, payload: Payload, *, kept_until: datetime | None) -> None:
@@ -388,7 +428,7 @@ class MemoryExecutions:
         return _newest(rows, before, limit)
 
     def _held(self, id: ExecutionId, token: Token) -> Execution:
-        row = self._tables.executions.get(id)
+        row = self._tables.row(id)
         if row is None or row.state is not State.RUNNING or row.token != token:
             raise LostClaim(id)
         return row
@@ -529,11 +569,18 @@ class MemoryJobs:
 
     def get(self, id: JobId) -> Job | None:
         with self._tables.lock:
+            self._tables.check(id)
             return self._tables.jobs.get(id)
 
     def get_many(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
         with self._tables.lock:
-            return {id: self._tables.jobs[id] for id in ids if id in self._tables.jobs}
+            return {id: self._as_read(id) for id in ids if id in self._tables.jobs}
+
+    def _as_read(self, id: JobId) -> Job:
+        job = self._tables.jobs[id]
+        if not self._tables.is_damaged(id):
+            return job
+        return replace(job, schedule=unreadable(job.schedule, str(self._tables.damaged[id])))
 
     def delete(self, job: Job) -> Job:
         with self._tables.lock:
@@ -599,10 +646,23 @@ class MemoryJobs:
                 job
                 for job in self._tables.jobs.values()
                 if job.owner == owner
+                and not self._tables.is_damaged(job.id)
                 and job.status is not JobStatus.DELETED
                 and (before is None or body_of(job.id) < before)
             ]
         return sorted(jobs, key=lambda job: job.id, reverse=True)[:limit]
+
+
+def unreadable(schedule: Schedule, reason: str) -> UnreadableSchedule:
+    """What a schedule counts as while nobody can read its job."""
+    return UnreadableSchedule(
+        kind=schedule.kind,
+        text=schedule.text,
+        timezone=schedule.timezone,
+        seed=schedule.seed,
+        stored="{}",
+        reason=reason,
+    )
 
 
 def _is_armed(there: Execution, armed: Execution) -> bool:

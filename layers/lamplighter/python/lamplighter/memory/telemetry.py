@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from lamplighter.core.buckets import ExecutionId, JobId
 from lamplighter.core.clock_offset import Bounds
+from lamplighter.core.errors import Damaged
 from lamplighter.core.lease import Backlog, Ticker
 from lamplighter.core.misfire import Gap
 from lamplighter.core.model import Execution, Job
@@ -34,7 +35,7 @@ class Counts:
     def draining(self, *, partition: int, backlog: Backlog) -> None:
         self.events["draining"] += 1
 
-    def swept(self, *, partition: int, rows: int) -> None:
+    def swept(self, *, partition: int, rows: int, age: timedelta) -> None:
         self.events["swept"] += rows
 
     def lost_lease(self, *, partition: int) -> None:
@@ -95,6 +96,10 @@ class Counts:
 
     def gave_back(self, id: ExecutionId, *, time_left: timedelta) -> None:
         self.events["gave_back"] += 1
+
+    def row_unreadable(self, damaged: Damaged) -> None:
+        self.events["row_unreadable"] += 1
+        self.events[f"row_unreadable {damaged.kind}"] += 1
 
     def definition_unreadable(self, id: JobId, *, reason: str) -> None:
         self.events["definition_unreadable"] += 1

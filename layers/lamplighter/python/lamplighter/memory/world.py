@@ -49,6 +49,7 @@ class MemoryWorld:
     def __post_init__(self) -> None:
         fair = frozenset(lane for lane, rules in self.lanes.items() if rules.fair)
         self.queue = MemoryQueue(clock=self.clock, fair=fair)
+        self.tables.unreadable = self.counts.row_unreadable
         self.payloads = MemoryPayloads(clock=self.clock)
         self.ledger = MemoryLedger(self.tables, self.own)
 

@@ -134,24 +134,25 @@ def _mend(ports: Ports, job: Job, last: Execution) -> None:
 def _read(ports: Ports, job: Job) -> tuple[Sequence[Execution], Execution | None]:
     """What waits at the end of a chain, latest first, and what it ends with where nothing does.
 
-    Read strongly. What was cancelled ahead of its time may lie behind what still waits; and an
-    earlier version may have left such a row even further ahead, which is in no chain any more.
+    Read strongly. What was cancelled ahead of its time may lie behind what still waits; and what
+    an earlier version left may do so for as long as that waits, though it is in no chain any more.
     """
     now = ports.clock.now()
     waiting: list[Execution] = []
     ended: list[Execution] = []
-    for row in _newest_rows(ports, job):
+    for version, row in _newest_rows(ports, job):
         if row.state is State.SCHEDULED:
             waiting.append(row)
             continue
         ended.append(row)
-        if not row.is_final or row.run_at <= now:
+        is_left = row.state is State.CANCELLED and row.job_version < version.version
+        if not is_left and (not row.is_final or row.run_at <= now):
             break
     return waiting, max(ended, key=lambda row: (row.job_version, row.scheduled_for), default=None)
 
 
-def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
-    """The rows of a job's slots, the newest version's first, of each the latest first."""
+def _newest_rows(ports: Ports, job: Job) -> Iterator[tuple[Job, Execution]]:
+    """The rows of the slots of a job's versions, the newest's first, of each the latest first."""
     now, looked_at = ports.clock.now(), 0
     # A row that several versions planned comes once.
     found: set[ExecutionId] = set()
@@ -164,7 +165,7 @@ def _newest_rows(ports: Ports, job: Job) -> Iterator[Execution]:
             for id in some:
                 if id in rows and id not in found:
                     found.add(id)
-                    yield rows[id]
+                    yield version, rows[id]
             looked_at += len(some)
             if looked_at >= CHAIN_SLOTS and not found:
                 if job.next_after(ports.clock.now()) is None:

@@ -22,6 +22,7 @@ from lamplighter.core.completeness import (
     Open,
     Outcome,
     Place,
+    armed_at,
     entry_of,
     entry_of_none,
 )
@@ -280,10 +281,12 @@ class _Part:
 
     def _is_left_behind(self, row: Execution) -> bool:
         """Whether an earlier version left it there: then it explains nothing of this one."""
+        return row.state is State.CANCELLED and self._is_of_an_earlier_version(row)
+
+    def _is_of_an_earlier_version(self, row: Execution) -> bool:
         # A delete is a version of its own, which plans what the one before it did.
         is_deleted = self.version.status is JobStatus.DELETED
-        planned_by = self.version.version - (1 if is_deleted else 0)
-        return row.state is State.CANCELLED and row.job_version < planned_by
+        return row.job_version < self.version.version - (1 if is_deleted else 0)
 
     def _ours_before(self, slot: datetime) -> Execution | None:
         """The nearest row before a slot that no earlier version left there.
@@ -294,6 +297,22 @@ class _Part:
         rows = self.walk.rows(self.version, some)
         found = (rows.get(self.version.occurrence_id(one)) for one in some)
         return next((row for row in found if row and not self._is_left_behind(row)), None)
+
+    def _told_at(self, later: Execution | None) -> datetime | None:
+        """When this version's chain came to a row that an earlier version had armed there.
+
+        That was when it armed the next of its own. Where it makes no more, nobody knows: by now.
+        """
+        if later is None or not self._is_of_an_earlier_version(later):
+            return None
+        some = [*islice(self._above(later.scheduled_for), DYNAMODB_BATCH_GET)]
+        rows = self.walk.rows(self.version, some)
+        for slot in some:
+            row = rows.get(self.version.occurrence_id(slot))
+            if row is not None and not self._is_of_an_earlier_version(row):
+                return armed_at(row)
+        is_over = self.newer is None and self.version.schedule.next(self.walk.now) is None
+        return self.walk.now if is_over else None
 
     def _planned(self, before: datetime) -> Iterator[datetime]:
         lowest = max(self.version.since + _TICK, self.walk.kept_from)
@@ -335,6 +354,7 @@ class _Part:
             earlier=earlier,
             later=self.later,
             newer=self.newer,
+            told_at=self._told_at(self.later),
         ).explained
         number = max(decided - hole.below, 0)
         lost = hole.size - hole.below - number

@@ -7,7 +7,7 @@ else. It is never the token that the row holds, which is its digest (`core.defer
 import hashlib
 
 from lamplighter.core.buckets import ExecutionId
-from lamplighter.core.deferral import LAPSED, digest_of, is_same
+from lamplighter.core.deferral import digest_of, is_same
 from lamplighter.core.errors import Conflict, LostClaim, NotFound, Unavailable
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Token, Trigger
@@ -102,11 +102,15 @@ def follow(ports: Ports, before: Execution, settled: Execution, token: Token) ->
 
 
 def policy_of(ports: Ports, row: Execution) -> RetryPolicy:
-    """What a row is retried by: its own policy, or its job's if that is still there."""
+    """What a deferred try is followed by: as its own definition says, or its job's, or its task.
+
+    Of a job that is not there any more only the task's own policy is known.
+    """
+    of_task = row.deferral.retry if row.deferral else None
     if row.spec is not None:
-        return row.spec.retry
+        return row.spec.retried_by(of_task)
     job = ports.jobs.get(row.job_id) if row.trigger is not Trigger.ONE_OFF else None
-    return job.spec.retry if job else RetryPolicy()
+    return job.spec.retried_by(of_task) if job else of_task or RetryPolicy()
 
 
 def _row(ports: Ports, id: ExecutionId) -> Execution:
@@ -123,8 +127,7 @@ def _held(ports: Ports, id: ExecutionId, callback: str) -> tuple[Execution, Toke
         return row, row.token
     ended = row.called_back
     if ended is not None and is_same(ended.token, digest):
-        what = "nothing was heard of it in time" if ended.answer == LAPSED else "it was ended"
-        raise Conflict(reason=f"the try is over: {what}; the execution is {row.state}")
+        raise Conflict(reason=f"the try is over: {ended.reason}; the execution is {row.state}")
     raise _no_such(id)
 
 

@@ -5,7 +5,7 @@ from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution
 from lamplighter.core.notices import again_at, is_owed, notice_of
 from lamplighter.ports import Notices, Ports, Refusal
-from lamplighter.services import timers
+from lamplighter.services import damaged, timers
 
 
 def end(
@@ -33,7 +33,7 @@ def finish(ports: Ports, ended: Execution) -> None:
 
 def wake(ports: Ports, ended: Execution) -> None:
     """Send the message of everything that waits for an execution; doing it again is harmless."""
-    waiting = (ports.executions.get(id) for id in sorted(ended.waiters))
+    waiting = (damaged.row(ports, id) for id in sorted(ended.waiters))
     timers.send(
         ports, [timers.outgoing(row) for row in waiting if row and row.state is State.BLOCKED]
     )

@@ -6,50 +6,22 @@ message is deleted only after it (P8–P11).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import assert_never
 
-from lamplighter.core.claim import Drop, Keep, Lapsed, Rearm, TakeOver, Watch, refused
-from lamplighter.core.deadline import overdue
-from lamplighter.core.deferral import callback_of, digest_of
-from lamplighter.core.errors import LostClaim, Unavailable, Unreadable, VersionMoved
-from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import MAX_HOLD, PERMIT_MAX_POLLS, TAKE_OVER_GRACE, WORKER_LEASE
-from lamplighter.core.model import (
-    Arrival,
-    Execution,
-    Job,
-    JobStatus,
-    Message,
-    OverlapPolicy,
-    Spec,
-    Token,
-    Trigger,
-)
-from lamplighter.core.outcome import (
-    Failed,
-    Outcome,
-    Refused,
-    crashed_too_often,
-    ended,
-    finished,
-    lapsed,
-    put_off,
-    was_without_permit,
-    without_permit,
-)
-from lamplighter.core.overlap import policy_of
-from lamplighter.core.permits import Bound, polled_after
-from lamplighter.core.retry import Failure, RetryPolicy
-from lamplighter.ports import Ports, Received, Refusal
-from lamplighter.services import deferred, endings, payloads, permits, timers, turns
+from lamplighter.core.deferral import CLOSED, CalledBack, callback_of, digest_of
+from lamplighter.core.errors import LostClaim, Unavailable, Unreadable
+from lamplighter.core.limits import MAX_HOLD, TAKE_OVER_GRACE, WORKER_LEASE
+from lamplighter.core.model import Arrival, Execution, Spec, Token
+from lamplighter.core.outcome import Failed, Outcome, was_without_permit
+from lamplighter.core.permits import Bound
+from lamplighter.ports import Ports, Received
+from lamplighter.services import endings, settling, timers
+from lamplighter.services.claim import claim, tell_start
+from lamplighter.services.look import look
+from lamplighter.services.settling import Put
 
-_TRIES = 5
-_BETWEEN_TRIES = timedelta(milliseconds=200)
-_SHORTEST_HIDE = timedelta(seconds=1)
 _NO_TIME = timedelta(0)
-_PUT_OFF_FOR = timedelta(seconds=15)
 _HELD_S = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
 
 
@@ -59,6 +31,8 @@ class Completion:
 
     row: Execution | None = None
     """As it is then; None: its outcome is still to be written."""
+    is_told: bool = False
+    """Whether it has the callback token, and so perhaps others have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +58,14 @@ class Claimed:
     completion: Completion = field(default_factory=Completion, compare=False)
     """The same for all copies of it."""
 
+    def tell(self) -> str:
+        """The callback token, for the handler; that it was told is remembered."""
+        self.completion.is_told = True
+        return self.callback
+
 
 Runner = Callable[[Claimed], Outcome]
 """Calls the task's handler and turns whatever comes of it into an outcome."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Put:
-    """What became of a message that no handler is to be called for."""
-
-    deleted: bool
 
 
 def shrink(ports: Ports, batch: Sequence[Received]) -> None:
@@ -122,22 +94,22 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
     received_at, held_from = ports.clock.now(), ports.clock.monotonic()
     wait = received.message.due_at - received_at
     if wait > MAX_HOLD:
-        return _keep(ports, received, wait)
+        return settling.keep(ports, received, wait)
     if wait > timedelta(0):
         ports.clock.sleep(wait)
     held = timedelta(seconds=ports.clock.monotonic() - held_from)
     arrival = _arrival(ports, received, received_at, held=held)
     callback, claimed_at = callback_of(ports.chance.token()), ports.clock.monotonic()
     token = Token(digest_of(callback))
-    claimed = _claim(ports, received, token=token, worker=worker, arrival=arrival)
+    claimed = claim(ports, received, token=token, worker=worker, arrival=arrival)
     if isinstance(claimed, Put):
         return claimed
     try:
-        ready = _ready(ports, received, claimed, token)
+        ready = look(ports, received, claimed, token)
     except Unavailable as error:
         if isinstance(error, Unreadable):
             ports.telemetry.definition_unreadable(claimed.job_id, reason=str(error))
-        return _put_off(ports, received, claimed, token, reason=str(error))
+        return settling.postpone(ports, received, claimed, token, reason=str(error))
     if isinstance(ready, Put):
         return ready
     spec, payload, taken = ready
@@ -146,7 +118,7 @@ def begin(ports: Ports, received: Received, *, worker: str) -> Claimed | Put:
         ports.telemetry.late_result_refused(claimed.id)
         return Put(deleted=False)
     if was_without_permit(claimed):
-        _tell_start(ports, received, claimed)
+        tell_start(ports, received, claimed)
     return Claimed(
         received=received,
         execution=claimed,
@@ -174,274 +146,6 @@ def _arrival(
     )
 
 
-def _ready(
-    ports: Ports, received: Received, claimed: Execution, token: Token
-) -> tuple[Spec, str, tuple[Bound, ...]] | Put:
-    """What it runs by, its payload, and its places under limits; without a payload it is FAILED."""
-    spec = _look(ports, received, claimed, token)
-    if isinstance(spec, Put):
-        return spec
-    payload = _payload(ports, claimed, spec)
-    if isinstance(payload, str):
-        taken = _take(ports, received, claimed, token)
-        return taken if isinstance(taken, Put) else (spec, payload, taken)
-    after = _after(ports, claimed, Failed(failure=payload), spec=spec)
-    return _close(ports, received, after, token)
-
-
-def _take(
-    ports: Ports, received: Received, claimed: Execution, token: Token
-) -> tuple[Bound, ...] | Put:
-    """Its places under all limits, the last thing before it starts; without, it waits."""
-    taken = permits.take(ports, claimed, token)
-    if not isinstance(taken, permits.Full):
-        return taken
-    until = ports.clock.now() + polled_after(received.receive_count)
-    after = without_permit(claimed, of=str(taken.bound.key), until=until)
-    try:
-        waiting = _persistently(ports, lambda: ports.executions.settle(after, token=token))
-    except LostClaim:
-        ports.telemetry.late_result_refused(after.id)
-        return Put(deleted=False)
-    ports.telemetry.no_permit(claimed, of=taken.bound.key)
-    if waiting.waiters:
-        # Who waits for it may not any more: it decides again (P15).
-        endings.wake(ports, waiting)
-    hidden = permits.wait(ports, waiting, taken, receives=received.receive_count)
-    if received.receive_count < PERMIT_MAX_POLLS:
-        return _keep(ports, received, hidden)
-    timers.send(ports, [timers.outgoing(waiting)])
-    return _delete(ports, received)
-
-
-def _put_off(
-    ports: Ports, received: Received, claimed: Execution, token: Token, *, reason: str
-) -> Put:
-    """Let go of what cannot be looked at now: no attempt is used, and no crash counted."""
-    after = put_off(claimed, until=ports.clock.now() + _PUT_OFF_FOR, reason=reason)
-    try:
-        _settle(ports, after, token, None)
-    except LostClaim:
-        ports.telemetry.late_result_refused(after.id)
-        return Put(deleted=False)
-    return _keep(ports, received, _PUT_OFF_FOR)
-
-
-def _claim(
-    ports: Ports, received: Received, *, token: Token, worker: str, arrival: Arrival | None
-) -> Execution | Put:
-    message, now = received.message, ports.clock.now()
-    answer = ports.executions.claim(
-        message.execution_id,
-        attempt=message.attempt,
-        token=token,
-        worker=worker,
-        now=now,
-        lease_until=now + WORKER_LEASE,
-        arrival=arrival,
-    )
-    if isinstance(answer, Execution):
-        if not was_without_permit(answer):
-            _tell_start(ports, received, answer)
-        return answer
-    return _refused(ports, received, answer, token=token, worker=worker, arrival=arrival)
-
-
-def _tell_start(ports: Ports, received: Received, claimed: Execution) -> None:
-    """Once for each start: one that waits for a permit is claimed each time that it looks."""
-    lateness = ports.clock.now() - _wanted_at(claimed, received.message)
-    ports.telemetry.started(claimed, lateness=lateness)
-
-
-def _wanted_at(claimed: Execution, message: Message) -> datetime:
-    """When this try should have started: a first one that was caught up on, long ago."""
-    is_first = claimed.caught_up is not None and claimed.attempt == 1
-    return claimed.run_at if is_first else message.due_at
-
-
-def _refused(
-    ports: Ports,
-    received: Received,
-    refusal: Refusal,
-    *,
-    token: Token,
-    worker: str,
-    arrival: Arrival | None,
-) -> Execution | Put:
-    message, now = received.message, ports.clock.now()
-    meaning = refused(message, refusal.found, now)
-    match meaning:
-        case Drop(reason=reason):
-            ports.telemetry.claim_lost(message.execution_id, reason=reason)
-            if refusal.found is not None and refusal.found.is_final:
-                # Whoever ended it may have died before it told anybody (P14).
-                endings.finish(ports, refusal.found)
-            return _delete(ports, received)
-        case Keep(until=until, reason=reason):
-            ports.telemetry.claim_lost(message.execution_id, reason=reason)
-            return _keep(ports, received, until - now)
-        case Rearm(execution=execution, reason=reason):
-            ports.telemetry.claim_lost(message.execution_id, reason=reason)
-            timers.arm_retry(ports, execution)
-            return _delete(ports, received)
-        case Watch(execution=execution, reason=reason):
-            ports.telemetry.claim_lost(message.execution_id, reason=reason)
-            timers.arm_lease(ports, execution)
-            return _delete(ports, received)
-        case Lapsed(holder=holder):
-            return _lapse(ports, received, holder)
-        case TakeOver(holder=holder):
-            return _take_over(ports, received, holder, token=token, worker=worker, arrival=arrival)
-        case other:
-            assert_never(other)
-
-
-def _take_over(
-    ports: Ports,
-    received: Received,
-    holder: Execution,
-    *,
-    token: Token,
-    worker: str,
-    arrival: Arrival | None,
-) -> Execution | Put:
-    now = ports.clock.now()
-    answer = ports.executions.take_over(
-        holder,
-        token=token,
-        worker=worker,
-        now=now,
-        lease_until=now + WORKER_LEASE,
-        arrival=arrival,
-    )
-    if isinstance(answer, Refusal):
-        # The holder finished or beat after all, or another took it over in this instant.
-        return _keep(ports, received, _SHORTEST_HIDE)
-    ports.telemetry.taken_over(answer)
-    if dead := crashed_too_often(answer, now):
-        return _close(ports, received, dead, token)
-    return answer
-
-
-def _lapse(ports: Ports, received: Received, holder: Execution) -> Put:
-    """End a deferred try that nobody ended in time, unless it is heard of in this instant."""
-    token, lease_until = holder.token, holder.lease_until
-    if holder.deferral is None or token is None or lease_until is None:
-        raise ValueError(f"{holder.id} is not deferred")
-    after = lapsed(
-        holder,
-        holder.deferral,
-        policy=deferred.policy_of(ports, holder),
-        now=ports.clock.now(),
-        jitter=ports.chance.jitter(),
-    )
-    try:
-        settled = _persistently(
-            ports,
-            lambda: ports.executions.settle(after, token=token, lease_until=lease_until),
-        )
-    except LostClaim:
-        return _keep(ports, received, _SHORTEST_HIDE)
-    ports.telemetry.finished(settled)
-    deferred.follow(ports, holder, settled, token)
-    return _delete(ports, received)
-
-
-def _look(ports: Ports, received: Received, claimed: Execution, token: Token) -> Spec | Put:
-    """After the claim, read what may have changed since it was planned (P17, P19)."""
-    if claimed.cancel_requested_at is not None:
-        return _refuse(ports, received, claimed, token, reason="cancelled on request")
-    if not claimed.follows_job:
-        return _too_late(ports, received, claimed, token, None) or _spec_of(claimed)
-    for _ in range(_TRIES):
-        job = ports.jobs.get(claimed.job_id)
-        try:
-            if spec := _spec_for(claimed, job):
-                too_late = _too_late(ports, received, claimed, token, job)
-                return too_late or _in_turn(ports, received, claimed, token, job) or spec
-            reason = f"its job is {job.status}" if job else "its job's definition is gone"
-            version = job.version if job else None
-            return _refuse(ports, received, claimed, token, reason=reason, job_version=version)
-        except VersionMoved:
-            # Edited between the read and the refusal: the edit may have made it valid again.
-            continue
-    raise Unavailable(f"job {claimed.job_id} changes faster than it can be read")
-
-
-def _spec_for(claimed: Execution, job: Job | None) -> Spec | None:
-    """What a claimed execution runs by, as its job is now; None: it must not start.
-
-    What runs beside the schedule was asked for by name: only its job's deletion stops it.
-    """
-    if claimed.trigger is Trigger.SCHEDULE:
-        return job.spec if job is not None and job.produces(claimed) else None
-    if job is not None and job.status is JobStatus.DELETED:
-        return None
-    return claimed.spec or (job.spec if job else None)
-
-
-def _too_late(
-    ports: Ports, received: Received, claimed: Execution, token: Token, job: Job | None
-) -> Put | None:
-    """None unless its deadline passed before it was ever started: then it has ended."""
-    now = ports.clock.now()
-    late = overdue(claimed, job, now)
-    if late is None:
-        return None
-    after = ended(claimed, late.event, now=now, reason=late.reason)
-    return _close(ports, received, after, token, job_version=job.version if job else None)
-
-
-def _in_turn(
-    ports: Ports, received: Received, claimed: Execution, token: Token, job: Job | None
-) -> Put | None:
-    """None where nothing before it in its chain is in its way, or nobody minds (P12-P16)."""
-    if job is None or job.overlap is OverlapPolicy.ALLOW:
-        return None
-    try:
-        turned = turns.look_back(ports, claimed, policy_of(claimed, job), token)
-    except LostClaim:
-        ports.telemetry.late_result_refused(claimed.id)
-        return Put(deleted=False)
-    match turned:
-        case turns.Mine():
-            return None
-        case turns.Waiting():
-            return _delete(ports, received)
-        case turns.Over(after=after):
-            return _close(ports, received, after, token)
-        case other:
-            assert_never(other)
-
-
-def _spec_of(one_off: Execution) -> Spec:
-    if one_off.spec is None:
-        raise ValueError(f"one-off {one_off.id} carries no definition")
-    return one_off.spec
-
-
-def _refuse(
-    ports: Ports,
-    received: Received,
-    claimed: Execution,
-    token: Token,
-    *,
-    reason: str,
-    job_version: int | None = None,
-) -> Put:
-    after = _after(ports, claimed, Refused(reason=reason), spec=None)
-    return _close(ports, received, after, token, job_version=job_version)
-
-
-def _payload(ports: Ports, claimed: Execution, spec: Spec) -> str | Failure:
-    """What the handler is to be given; what it cannot ever be given is a failure of this try."""
-    if spec.payload.ref is not None:
-        return payloads.read(ports, spec.payload.ref)
-    if spec.payload.text is not None:
-        return spec.payload.text
-    return ports.executions.get_payload(claimed.payload_home, spec.payload.version)
-
-
 def conclude(ports: Ports, claimed: Claimed, outcome: Outcome) -> Put:
     """Write what came of the try, arm the next one if there is one, then delete the message.
 
@@ -450,12 +154,15 @@ def conclude(ports: Ports, claimed: Claimed, outcome: Outcome) -> Put:
     one that comes after the handler has completed its execution itself.
     """
     if (done := claimed.completion.row) is not None:
-        _let_go(ports, claimed)
+        settling.let_go(ports, claimed.permits, claimed.execution.id, claimed.token)
         return _completed(ports, claimed.received, done, outcome)
-    after = _after(ports, claimed.execution, outcome, spec=claimed.spec)
+    after = settling.after_try(ports, claimed.execution, outcome, spec=claimed.spec)
     if after.deferral is not None:
         return _hand_over(ports, claimed, after)
-    return _close(ports, claimed.received, after, claimed.token, over=claimed)
+    if claimed.completion.is_told:
+        # Whoever else was told the token learns that the try is over.
+        after = replace(after, called_back=CalledBack(token=claimed.token, answer=CLOSED))
+    return settling.close(ports, claimed.received, after, claimed.token, places=claimed.permits)
 
 
 def _hand_over(ports: Ports, claimed: Claimed, after: Execution) -> Put:
@@ -464,25 +171,16 @@ def _hand_over(ports: Ports, claimed: Claimed, after: Execution) -> Put:
     After a crash between the two writes the message comes back, and arms the same.
     """
     try:
-        held = _persistently(ports, lambda: ports.executions.settle(after, token=claimed.token))
+        held = settling.persistently(
+            ports, lambda: ports.executions.settle(after, token=claimed.token)
+        )
     except LostClaim:
         # Ended already by whoever was told the token, or taken over.
         ports.telemetry.late_result_refused(after.id)
-        _let_go(ports, claimed)
-        return _keep(ports, claimed.received, _SHORTEST_HIDE)
+        settling.let_go(ports, claimed.permits, claimed.execution.id, claimed.token)
+        return settling.keep(ports, claimed.received, settling.SHORTEST_HIDE)
     timers.arm_lease(ports, held)
-    return _delete(ports, claimed.received)
-
-
-def _let_go(ports: Ports, claimed: Claimed) -> None:
-    """Its places are for others, now that its handler has returned.
-
-    Where no answer comes they are free at the end of its lease: nothing more is lost by that.
-    """
-    try:
-        permits.release(ports, claimed.permits, claimed.execution.id, claimed.token)
-    except Unavailable as error:
-        ports.telemetry.broke(claimed.execution.id, error)
+    return settling.delete(ports, claimed.received)
 
 
 def _completed(ports: Ports, received: Received, done: Execution, outcome: Outcome) -> Put:
@@ -495,76 +193,4 @@ def _completed(ports: Ports, received: Received, done: Execution, outcome: Outco
         error = outcome.failure
         ports.telemetry.said(done, f"failed after it was complete: {error.type}: {error.message}")
     endings.finish(ports, done)
-    return _delete(ports, received)
-
-
-def _close(
-    ports: Ports,
-    received: Received,
-    after: Execution,
-    token: Token,
-    *,
-    job_version: int | None = None,
-    over: Claimed | None = None,
-) -> Put:
-    """`over` is what was started and has places to give back."""
-    try:
-        settled = _settle(ports, after, token, job_version)
-        if over is not None:
-            _let_go(ports, over)
-    except LostClaim:
-        ports.telemetry.late_result_refused(after.id)
-        if over is not None:
-            _let_go(ports, over)
-        # Not ours to delete: whoever took over may still need the message (P8).
-        return Put(deleted=False)
-    if settled.state is State.RETRYING:
-        if (since := settled.parked_since) is not None:
-            ports.telemetry.parked(settled, lasts=ports.clock.now() - since)
-        timers.arm_retry(ports, settled)
-    else:
-        endings.finish(ports, settled)
-    return _delete(ports, received)
-
-
-def _after(ports: Ports, running: Execution, outcome: Outcome, *, spec: Spec | None) -> Execution:
-    return finished(
-        running,
-        outcome,
-        policy=spec.retry if spec else RetryPolicy(),
-        now=ports.clock.now(),
-        jitter=ports.chance.jitter(),
-        parked_for=ports.parked_for,
-    )
-
-
-def _settle(ports: Ports, after: Execution, token: Token, job_version: int | None) -> Execution:
-    """Write the outcome, trying again while the service does not answer.
-
-    An earlier try that took effect unseen makes the next one LostClaim: the message is then
-    kept, and dropped by whoever finds the row final.
-    """
-    settled = _persistently(
-        ports, lambda: ports.executions.settle(after, token=token, job_version=job_version)
-    )
-    ports.telemetry.finished(settled)
-    return settled
-
-
-def _persistently(ports: Ports, write: Callable[[], Execution]) -> Execution:
-    for _ in range(_TRIES - 1):
-        try:
-            return write()
-        except Unavailable:
-            ports.clock.sleep(_BETWEEN_TRIES)
-    return write()
-
-
-def _keep(ports: Ports, received: Received, duration: timedelta) -> Put:
-    ports.queue.hide([received], max(duration, _SHORTEST_HIDE))
-    return Put(deleted=False)
-
-
-def _delete(ports: Ports, received: Received) -> Put:
-    ports.queue.delete([received])
-    return Put(deleted=True)
+    return settling.delete(ports, received)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from lamplighter.core.buckets import before
-from lamplighter.core.errors import LostLease
+from lamplighter.core.buckets import before, instant_of
+from lamplighter.core.errors import LostLease, Unavailable
 from lamplighter.core.lease import Grant, Kind, Layout, WorkItem
 from lamplighter.core.limits import PARTITION_LEASE, REARM_AFTER
 from lamplighter.core.timing import line
@@ -76,11 +76,21 @@ def _arm_next(ports: Ports, grant: Grant, layout: Layout) -> Grant:
 def _do(ports: Ports, grant: Grant, layout: Layout, time_left: TimeLeft) -> Done:
     match grant.work.kind:
         case Kind.DISPATCH:
-            return dispatch(ports, grant, layout, time_left=time_left)
+            return _dispatch(ports, grant, layout, time_left)
         case Kind.SWEEP:
             return sweep(ports, grant, layout, time_left=time_left)
         case other:
             assert_never(other)
+
+
+def _dispatch(ports: Ports, grant: Grant, layout: Layout, time_left: TimeLeft) -> Done:
+    """Dispatch; a visit that fails tells, too, how far behind it is: that alarms."""
+    try:
+        return dispatch(ports, grant, layout, time_left=time_left)
+    except Unavailable:
+        age = ports.clock.now() - instant_of(grant.progress.committed)
+        ports.telemetry.dispatched(partition=grant.work.partition, sent=0, pages=0, age=age)
+        raise
 
 
 def _go_on(ports: Ports, grant: Grant, layout: Layout, done: Done) -> None:

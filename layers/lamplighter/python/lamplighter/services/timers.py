@@ -7,7 +7,7 @@ by whoever put it) and P2 (an occurrence is sent or made final only once its suc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from lamplighter.core.buckets import ExecutionId, check_position, retry_position
@@ -16,14 +16,16 @@ from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
     CHAIN_SLOTS,
     CHECK_SCHEDULED_AGAIN,
+    DYNAMODB_BATCH_GET,
     MARGIN,
     SWEEP_AFTER,
     TAKE_OVER_GRACE,
 )
 from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Message, Pointer, PointerKind, Trigger
-from lamplighter.core.timing import is_inside, line
+from lamplighter.core.timing import is_inside
 from lamplighter.ports import Outgoing, Ports
+from lamplighter.services import slots
 
 _AT_ONCE: Final = 1000  # slots that are looked for in one call, ten requests side by side
 
@@ -41,12 +43,14 @@ class Link:
 def links_of(job: Job, row: Execution) -> Sequence[Link]:
     """The place of a row in its job's chain, if it has one.
 
-    What the job does not plan any more has none: an edit left it behind, and what follows it
-    would be armed as if it did not meet what the job has run since. The job's own chain was
-    begun by the edit.
+    What an edit left behind has none, be it planned by the job still: what follows it would be
+    armed as if it did not meet what the job has run since, or was to run in between. The job's
+    own chain was begun by the edit, and takes over what lies in its way.
     """
-    is_planned = row.trigger is Trigger.SCHEDULE and job.produces(row)
-    return [link_of(job, row)] if is_planned else []
+    is_left_behind = row.job_version < job.version and row.scheduled_for > job.since
+    if row.trigger is not Trigger.SCHEDULE or is_left_behind or not job.produces(row):
+        return []
+    return [link_of(job, row)]
 
 
 def link_of(job: Job, occurrence: Execution) -> Link:
@@ -69,6 +73,13 @@ def outgoing(execution: Execution, *, epoch: int = 0) -> Outgoing:
         traceparent=execution.traceparent,
     )
     return Outgoing(queue=execution.queue, message=message, owner=execution.owner)
+
+
+def promoted(execution: Execution, *, to: str, at: datetime) -> Outgoing:
+    """The message for the current try in another lane, from then on."""
+    mine = outgoing(execution)
+    due_at = max(mine.message.due_at, at)
+    return replace(mine, queue=to, message=replace(mine.message, due_at=due_at))
 
 
 def send(ports: Ports, messages: Sequence[Outgoing]) -> None:
@@ -196,23 +207,30 @@ def _goes_on(ports: Ports, link: Link) -> bool:
 def goes_on(ports: Ports, job: Job, slot: datetime) -> bool:
     """Whether a slot after this one has a row of the job's version: it was armed, or ran.
 
-    Nothing is armed later than the first slot beyond the line. Bounded by `CHAIN_SLOTS`.
+    Nothing is armed later than the first slot beyond the line, and of a chain that lives that
+    one is, or one shortly before it: so they are looked at first. Bounded by `CHAIN_SLOTS`.
     """
-    end = line(ports.clock.now()) + MARGIN
-    slots = islice(_through_first_beyond(job, max(slot, job.since), end), CHAIN_SLOTS)
-    while some := [*islice(slots, _AT_ONCE)]:
-        rows = ports.executions.get_many([*map(job.occurrence_id, some)], strongly=True)
-        if any(row.job_version >= job.version for row in rows.values()):
+    begin, last = max(slot, job.since), slots.last_armable(job, now=ports.clock.now())
+    newest = [
+        *islice(takewhile(lambda one: one > begin, slots.until(job, last)), DYNAMODB_BATCH_GET)
+    ]
+    if _is_there(ports, job, newest):
+        return True
+    if len(newest) < DYNAMODB_BATCH_GET:
+        return False
+    between = takewhile(lambda one: one < newest[-1], job.schedule.occurrences(begin))
+    rest = islice(between, CHAIN_SLOTS)
+    while some := [*islice(rest, _AT_ONCE)]:
+        if _is_there(ports, job, some):
             return True
     return False
 
 
-def _through_first_beyond(job: Job, after: datetime, end: datetime) -> Iterator[datetime]:
-    """The job's slots after an instant, up to and with the first that is due after `end`."""
-    for slot in job.schedule.occurrences(after):
-        yield slot
-        if job.run_at(slot) > end:
-            return
+def _is_there(ports: Ports, job: Job, some: Sequence[datetime]) -> bool:
+    """Whether one of these slots has a row of the job's version."""
+    ids = [*map(job.occurrence_id, some)]
+    rows = ports.executions.get_many(ids, strongly=True) if ids else {}
+    return any(row.job_version >= job.version for row in rows.values())
 
 
 def _occurrence(
@@ -291,11 +309,15 @@ def keep_in_sight(ports: Ports, row: Execution, now: datetime) -> None:
         ports.executions.point([check(row, now + CHECK_SCHEDULED_AGAIN)])
 
 
-def check(execution: Execution, at: datetime) -> Pointer:
-    """Has the sweep look at an execution then, or soon after; made twice, it is the same row."""
+def check(execution: Execution, at: datetime, *, exactly: bool = False) -> Pointer:
+    """Has the sweep look at an execution then, or soon after; made twice, it is the same row.
+
+    `exactly` is for an instant that every visit tells alike: the sweep comes by 150 s after it at
+    most, but no sooner than 30.
+    """
     return Pointer(
         kind=PointerKind.CHECK,
-        position=check_position(execution.id, at),
+        position=check_position(execution.id, at, exactly=exactly),
         execution_id=execution.id,
         queue=execution.queue,
         at=at,

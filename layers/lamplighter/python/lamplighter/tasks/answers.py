@@ -66,7 +66,7 @@ class ContextAnswers:
         return json.dumps(kept)
 
     def _defer(self, claimed: Claimed, _: str) -> str:
-        return json.dumps(claimed.callback)
+        return json.dumps(claimed.tell())
 
     def _complete(self, claimed: Claimed, argument: str) -> str:
         if len(argument) > COMPLETION_MAX_BYTES:

@@ -1,14 +1,23 @@
 """Calling a handler, here or in a process of its own: what it did, as an outcome."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from lamplighter.core.limits import RESULT_MAX_BYTES
-from lamplighter.core.outcome import Deferred, Failed, Interrupted, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import (
+    Deferred,
+    Failed,
+    Interrupted,
+    Outcome,
+    Parked,
+    Refused,
+    Succeeded,
+    Withdrawn,
+)
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.core.stopping import Stop
 from lamplighter.tasks.context import Context, Deferral, Stopped, StopSignal
@@ -32,6 +41,15 @@ def of_task(task: AnyTask, context: Context, terms: Terms) -> Outcome:
     except ValidationError as error:
         return Failed(failure=invalid_payload(error))
     return outcome_of(lambda: returned(task(payload, context), terms), terms)
+
+
+def declared(task: AnyTask, outcome: Outcome) -> Outcome:
+    """An outcome with what its task alone knows, whatever an isolated handler says."""
+    if isinstance(outcome, Refused | Parked):
+        return outcome
+    if isinstance(outcome, Failed | Deferred):
+        return replace(outcome, version=task.version, retry=task.retry_policy)
+    return replace(outcome, version=task.version)
 
 
 def outcome_of(run: Callable[[], Outcome], terms: Terms) -> Outcome:

@@ -146,7 +146,7 @@ def _callback_of(target: HttpTarget, claimed: Claimed) -> Mapping[str, str]:
         return {}
     return {
         "Lamplighter-Execution-Id": claimed.execution.id,
-        "Lamplighter-Callback-Token": claimed.callback,
+        "Lamplighter-Callback-Token": claimed.tell(),
     }
 
 

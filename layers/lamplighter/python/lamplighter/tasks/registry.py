@@ -15,6 +15,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from lamplighter.core.errors import LamplighterError, Rejected
 from lamplighter.core.limits import MAX_TASK_VERSION
 from lamplighter.core.model import check_name
+from lamplighter.core.retry import RetryPolicy
 from lamplighter.tasks.context import Context
 
 # An interpreter with what every task imports has a third of it.
@@ -43,6 +44,8 @@ class Task(Generic[PayloadT, ResultT]):
     """None: in the worker's own process, beside its neighbours."""
     memory_mb: int | None = None
     """Of an isolated one's process; None: half of what its worker has."""
+    retry_policy: RetryPolicy | None = None
+    """Of jobs that name none; None: the default one."""
 
     def __call__(self, payload: PayloadT, context: Context) -> ResultT:
         return self.handler(payload, context)
@@ -87,6 +90,7 @@ class Registry:
         accepts: Collection[int] = (),
         isolation: Literal["process"] | None = None,
         memory_mb: int | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> Callable[[Callable[[PayloadT, Context], ResultT]], Task[PayloadT, ResultT]]:
         """Make a function of (payload, context) the handler of a task.
 
@@ -94,9 +98,9 @@ class Registry:
         or a builtin. What it returns is kept as JSON. It runs what was made for this version,
         for one of those that it `accepts`, or for none: `version=3, accepts=range(1, 3)`. With
         `isolation="process"` each call has a process of its own, which is killed at the
-        time-out and when it holds more than `memory_mb` MiB, all of it counted. Raises
-        InvalidTasks for what cannot be called so, and for a name and version that another
-        function has.
+        time-out and when it holds more than `memory_mb` MiB, all of it counted. A job that has
+        no `retry_policy` goes by this one. Raises InvalidTasks for what cannot be called so, and
+        for a name and version that another function has.
         """
 
         def register(handler: Callable[[PayloadT, Context], ResultT]) -> Task[PayloadT, ResultT]:
@@ -108,6 +112,7 @@ class Registry:
                 accepts=frozenset(accepts),
                 isolation=isolation,
                 memory_mb=memory_mb,
+                retry_policy=retry_policy,
             )
             self.add(task)
             return task
@@ -220,6 +225,8 @@ def _check(task: AnyTask) -> None:
         if type(version) is not int or not 1 <= version <= MAX_TASK_VERSION:
             raise InvalidTasks(f"{task}: {version!r}: a version is a whole number from 1")
     _check_isolation(task)
+    if not isinstance(task.retry_policy, RetryPolicy | None):
+        raise InvalidTasks(f"{task}: retry_policy is a RetryPolicy, not {task.retry_policy!r}")
     if not inspect.isroutine(task.handler) or _is_special(task.handler):
         raise InvalidTasks(f"{task}: a handler is a plain function, neither async nor a generator")
     try:

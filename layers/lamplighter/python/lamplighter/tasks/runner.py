@@ -11,13 +11,21 @@ from typing import Final
 from lamplighter.core.limits import ERROR_MESSAGE_MAX_CHARS
 from lamplighter.core.model import Target
 from lamplighter.core.named import NamedTarget
-from lamplighter.core.outcome import Deferred, Failed, Outcome, Parked, Refused
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Parked
 from lamplighter.core.retry import Failure
 from lamplighter.core.targets import NOBODY, HttpTarget
 from lamplighter.ports import Clock
 from lamplighter.services.execute import Claimed
 from lamplighter.services.heartbeat import Heartbeats, Stop
-from lamplighter.tasks.calling import Terms, failed, of_task, outcome_of, returned, stopped
+from lamplighter.tasks.calling import (
+    Terms,
+    declared,
+    failed,
+    of_task,
+    outcome_of,
+    returned,
+    stopped,
+)
 from lamplighter.tasks.calls import Answers, DirectCalls, unanswered
 from lamplighter.tasks.context import Context, StopSignal
 from lamplighter.tasks.http import HttpAnswer, HttpCaller
@@ -40,6 +48,8 @@ class Call:
 
     claimed: Claimed
     signal: StopSignal
+    task: AnyTask | None = None
+    """None: a target is called."""
 
     @property
     def terms(self) -> Terms:
@@ -58,7 +68,8 @@ class Call:
         """What to write for a hung handler; None when it is no longer ours to write."""
         if self.signal.asked_at(Stop.LOST_LEASE) is not None:
             return None
-        return stopped(self.terms, "the handler did not stop", AFTER_A_HUNG_ONE)
+        outcome = stopped(self.terms, "the handler did not stop", AFTER_A_HUNG_ONE)
+        return declared(self.task, outcome) if self.task else outcome
 
 
 class TaskRunner:
@@ -110,11 +121,9 @@ class TaskRunner:
         if task is None:
             return Parked(reason=self._unknown(claimed.spec.task, claimed.spec.task_version))
         claimed = replace(claimed, version=task.version)
-        with self._call(claimed) as call:
+        with self._call(claimed, task) as call:
             outcome = self._of_task(task, self._context(claimed, call.signal), call)
-        if isinstance(outcome, Refused | Parked):
-            return outcome
-        return replace(outcome, version=task.version)
+        return declared(task, outcome)
 
     def _unknown(self, name: str, version: int | None) -> str:
         """What is told of it: another worker, with another deploy, may know it."""
@@ -152,8 +161,8 @@ class TaskRunner:
             call.signal.stop(why)
 
     @contextmanager
-    def _call(self, claimed: Claimed) -> Iterator[Call]:
-        call = Call(claimed=claimed, signal=StopSignal(self._clock.monotonic))
+    def _call(self, claimed: Claimed, task: AnyTask | None = None) -> Iterator[Call]:
+        call = Call(claimed=claimed, signal=StopSignal(self._clock.monotonic), task=task)
         with self._heartbeats.watch(claimed, call.signal):
             with self._lock:
                 self._calls[claimed.token] = call

@@ -42,9 +42,9 @@ from lamplighter.services.undeliverable import undeliverable
 from lamplighter.sim.decisions import Fault
 from lamplighter.sim.faults import Crash
 from lamplighter.tasks.answers import ContextAnswers
-from lamplighter.tasks.calling import Terms, of_task, stopped
+from lamplighter.tasks.calling import Terms, declared, of_task, stopped
 from lamplighter.tasks.context import StopSignal
-from lamplighter.tasks.registry import Registry
+from lamplighter.tasks.registry import AnyTask, Registry
 from lamplighter.tasks.runner import context_of
 from lamplighter.testing.trouble import Moment, Mortal, Part, Trouble
 
@@ -118,6 +118,7 @@ class _UnderWay:
     """A handler that has been called, and takes its time."""
 
     claimed: Claimed
+    task: AnyTask
     process: Mortal
     number: int
     outcome: Outcome
@@ -325,13 +326,14 @@ class Stage:
                 signal=signal,
                 answers=ContextAnswers(ports),
             )
-            outcome = of_task(task, context, terms)
+            outcome = declared(task, of_task(task, context, terms))
             if process.is_dead or self.trouble.kills(name, Moment.AFTER):
                 process.die()
             now, lasts = self.world.now(), self.lasts.get(name, _NOTHING)
             if lasts:
                 under_way = _UnderWay(
                     claimed=claimed,
+                    task=task,
                     process=process,
                     number=number,
                     outcome=outcome,
@@ -373,7 +375,9 @@ class Stage:
         terms = Terms(
             payload=one.claimed.payload, timeout=one.claimed.spec.timeout, signal=one.signal
         )
-        outcome = one.outcome if why is None else stopped(terms, "the rehearsal stopped it")
+        outcome = one.outcome
+        if why is not None:
+            outcome = declared(one.task, stopped(terms, "the rehearsal stopped it"))
         if why is Stop.LOST_LEASE:
             # Whatever it says would be refused.
             return
