@@ -28,7 +28,13 @@ def ministack_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clie
     home = Home.of(folder=tmp_path_factory.mktemp("ministack"))
     with emulator.running(home, heard=lambda _: None) as running:
         running.wait_until_healthy()
-        yield Clients.of(running.url)
+        clients = Clients.of(running.url)
+        # A service is loaded by its first call, which a client may give up and make again: of a
+        # create that would be one too many.
+        clients.dynamodb.list_tables()
+        clients.sqs.list_queues()
+        clients.s3.list_buckets()
+        yield clients
 
 
 @pytest.fixture(params=["memory", "moto", *LOCAL])

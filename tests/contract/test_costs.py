@@ -25,7 +25,7 @@ from lamplighter.core.timing import line
 from lamplighter.core.watching import first_watch
 from lamplighter.memory import Counts, VirtualClock
 from lamplighter.ports import Ports, Received
-from lamplighter.services import execute, inspect, permits, watch
+from lamplighter.services import execute, inspect, permits, settling, watch
 from lamplighter.services.forewarning import Crowd, Forewarning
 from tests.contract import worlds
 from tests.contract.worlds import Clients, World
@@ -232,7 +232,7 @@ def test_looking_for_a_place_in_vain_is_five_write_units(on_aws: Metered) -> Non
     with on_aws.meter.path() as bill:
         put = execute.begin(on_aws.ports, message, worker="w")
 
-    assert put == execute.Put(deleted=False)
+    assert put == settling.Put(deleted=False)
     assert (bill.write_units, bill.read_units) == (5, 0), bill
     assert bill.calls == {"UpdateItem": 5, "ChangeMessageVisibilityBatch": 1}, bill
 

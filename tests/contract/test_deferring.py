@@ -4,11 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from lamplighter.core.deferral import LAPSED, Terms, callback_of, digest_of
+from lamplighter.core.deferral import (
+    LAPSED,
+    TAKEN_OVER,
+    TERMINATED,
+    CalledBack,
+    Terms,
+    callback_of,
+    digest_of,
+)
 from lamplighter.core.errors import LostClaim
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, Token
-from lamplighter.core.outcome import Deferred, Succeeded, called_back, lapsed
+from lamplighter.core.outcome import Deferred, Succeeded, called_back, lapsed, terminated
 from lamplighter.core.retry import RetryPolicy
 from tests.contract.racing import race
 from tests.contract.worlds import World
@@ -66,6 +74,26 @@ def test_a_heartbeat_moves_its_lease_and_leaves_the_rest(world: World) -> None:
     assert world.executions.get(held.id) == beaten
 
 
+def test_the_policy_of_its_task_is_kept_until_it_has_ended(world: World) -> None:
+    """S0-R1: who ends it knows no tasks."""
+    row, policy = one_off(), RetryPolicy(max_attempts=7, retry_on=("Busy",))
+    world.executions.put([row])
+    held = world.executions.claim(
+        row.id, attempt=1, token=TOKEN, worker=WORKER, now=T, lease_until=T + LEASE
+    )
+    assert isinstance(held, Execution)
+
+    given = world.executions.settle(
+        after(held, Deferred(terms=TERMS, version=3, retry=policy)), token=TOKEN
+    )
+    done = world.executions.settle(completed(given), token=TOKEN)
+
+    assert given.deferral is not None
+    assert (given.deferral.version, given.deferral.retry) == (3, policy)
+    assert done.deferral is None
+    assert world.executions.get(row.id) == done
+
+
 def test_its_end_is_kept_with_who_said_it(world: World) -> None:
     """S2-A7."""
     held = handed_over(world)
@@ -82,6 +110,35 @@ def test_its_end_is_kept_with_who_said_it(world: World) -> None:
     assert (done.called_back.token, done.called_back.answer) == (TOKEN, "said 7")
     assert done.attempts[-1].handler_version == 3
     assert world.executions.get(held.id) == done
+
+
+def test_that_it_was_terminated_is_kept_with_whose_try_it_was(world: World) -> None:
+    """S0-L3."""
+    held = handed_over(world)
+
+    over = world.executions.end(held, terminated(held, now=T + s(30), reason="overlap"))
+
+    assert isinstance(over, Execution)
+    assert over.called_back == CalledBack(token=TOKEN, answer=TERMINATED)
+    assert world.executions.get(held.id) == over
+
+
+def test_that_it_was_taken_over_is_kept_with_whose_try_it_was(world: World) -> None:
+    """S0-L3."""
+    row = one_off()
+    world.executions.put([row])
+    held = world.executions.claim(
+        row.id, attempt=1, token=TOKEN, worker=WORKER, now=T, lease_until=T + LEASE
+    )
+    assert isinstance(held, Execution)
+
+    taken = world.executions.take_over(
+        held, token=OTHER_TOKEN, worker="worker-2", now=T + 2 * LEASE, lease_until=T + 3 * LEASE
+    )
+
+    assert isinstance(taken, Execution)
+    assert taken.called_back == CalledBack(token=TOKEN, answer=TAKEN_OVER)
+    assert world.executions.get(row.id) == taken
 
 
 def test_of_many_ends_at_once_one_is_written(world: World) -> None:

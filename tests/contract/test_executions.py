@@ -406,6 +406,21 @@ def test_pages_of_any_size_hold_every_row_once_in_order(world: World, limit: int
     assert pages[-1].reached == END
 
 
+@pytest.mark.parametrize("asked", [3, 4])
+def test_a_page_of_as_many_rows_as_there_are_is_followed_by_the_end(
+    world: World, asked: int
+) -> None:
+    """DynamoDB says that there is more, for it has not looked; what follows is empty."""
+    rows = [one_off(T + s(n), n=n) for n in range(3)]
+    world.executions.put(rows)
+
+    pages = walk(world, shards=[0], limit=asked)
+
+    assert [row for page in pages for row in page.rows] == rows
+    assert pages[-1].reached == END
+    assert len(pages) <= 2
+
+
 def test_no_row_before_reached_is_left_out_when_one_shard_is_full(world: World) -> None:
     crowded = [one_off(T + s(0.001) * n, shard=0, n=n) for n in range(30)]
     lonely = one_off(T + s(0.020), shard=1, n=99)

@@ -1,14 +1,23 @@
 """`ports.Jobs`: what holds of every implementation, sentence by sentence."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from lamplighter.core.buckets import body_of, one_off_job_id
+from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.errors import VersionMoved
-from lamplighter.core.model import Execution, Job, JobStatus, MisfirePolicy, Owner, Payload
+from lamplighter.core.model import (
+    Execution,
+    Job,
+    JobStatus,
+    MisfirePolicy,
+    OverlapPolicy,
+    Owner,
+    Payload,
+)
 from lamplighter.core.retry import RetryPolicy
-from lamplighter.core.schedule import parse
+from lamplighter.core.schedule import DstFold, DstGap, parse
 from lamplighter.ports import KeyRecord, Refusal
 from tests.contract.racing import race
 from tests.contract.worlds import World
@@ -88,6 +97,7 @@ def test_a_key_is_kept_with_its_answer(world: World) -> None:
 
 
 def test_a_key_that_was_used_answers_with_its_record_and_nothing_is_written(world: World) -> None:
+    """S4-H1, S0-A2: the job, its first execution and the key are made together, or none is."""
     first = one_off()
     world.jobs.create(first=first, key=key_record(first))
     job = recurring(n=2)
@@ -265,10 +275,25 @@ def test_every_part_of_a_definition_can_be_revised(world: World) -> None:
         status=JobStatus.PAUSED,
         effective_from=T - s(0.001),
         spec=replace(other.spec, task="another", queue="critical"),
-        schedule=parse(rate="rate(7 minutes)", anchor=T, seed=job.id),
+        schedule=parse(
+            cron="30 2 * * MON#1",
+            timezone="Europe/Berlin",
+            dst_gap=DstGap.SHIFT,
+            dst_fold=DstFold.BOTH,
+            start_at=T,
+            end_at=T + 90 * s(86400),
+            max_occurrences=7,
+            flexible_window_seconds=30,
+            seed=job.id,
+        ),
         misfire=MisfirePolicy.SKIP,
+        catch_up=CatchUp(threshold=s(30), window=s(3600), most=7, spread=s(10)),
+        overlap=OverlapPolicy.BUFFER_ONE,
         name=None,
     )
+    kept = {"id", "owner", "created_at", "tail", "is_counted"}
+    parts = {field.name for field in fields(job)}
+    assert {one for one in parts if getattr(job, one) == getattr(second, one)} == kept
 
     assert world.jobs.revise(job, second) == second
 

@@ -8,6 +8,7 @@ import pytest
 from lamplighter.core.buckets import object_prefix
 from lamplighter.core.model import PayloadRef
 from lamplighter.ports import Stored, Upload
+from tests.contract.conftest import LOCAL
 from tests.contract.worlds import Uploaded, World
 
 KEY = f"{object_prefix('acme')}5f0c2a1de4b34c6d9a7e8b1f2c3d4e5f"
@@ -58,6 +59,16 @@ def test_what_was_uploaded_as_it_was_offered_is_there_with_its_digest(world: Wor
 def test_an_offer_writes_nothing(world: World) -> None:
     offered(world)
 
+    assert world.payloads.look(KEY, None) is None
+
+
+# moto takes whatever comes (docs/conformance.md).
+@pytest.mark.parametrize("world", ["memory", *LOCAL], indirect=True)
+@pytest.mark.parametrize("content", [CONTENT[::-1], CONTENT[:-1], CONTENT + b" "])
+def test_bytes_other_than_those_that_were_offered_are_refused(world: World, content: bytes) -> None:
+    answer = world.upload(offered(world), content)
+
+    assert answer.status >= 400
     assert world.payloads.look(KEY, None) is None
 
 

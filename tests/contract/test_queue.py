@@ -222,6 +222,48 @@ def test_deleting_passes_over_what_is_gone_and_deletes_the_rest(world: World) ->
 # Waiting, and work.
 
 
+def test_what_is_received_too_often_is_set_aside_and_its_neighbours_are_not(world: World) -> None:
+    dead = world.redrive("default", 3)
+    poison, good = message(world, n=1), message(world, n=2)
+    send(world, poison)
+
+    for count in range(1, 4):
+        (received,) = world.receive("default")
+        assert (received.message, received.receive_count) == (poison, count)
+        world.queue.hide([received], timedelta(0))
+    before = dead()
+    send(world, good)
+
+    assert received_ids(world) == {good.execution_id}
+    assert before == []
+    assert dead() == [poison]
+
+
+def test_what_is_deleted_at_its_last_receive_is_not_set_aside(world: World) -> None:
+    dead = world.redrive("default", 1)
+    send(world, message(world))
+
+    world.queue.delete(world.receive("default"))
+
+    assert receive_all(world) == []
+    assert dead() == []
+
+
+def test_a_receipt_that_another_receive_has_replaced_deletes_nothing_it_should_not(
+    world: World,
+) -> None:
+    """Whoever is late finds the message in another's hands, or gone: either way no error."""
+    send(world, message(world))
+    (first,) = world.receive("default")
+    world.queue.hide([first], timedelta(0))
+    (second,) = world.receive("default")
+
+    world.queue.delete([second])
+    world.queue.delete([first])
+
+    assert receive_all(world) == []
+
+
 def test_those_waiting_are_visible_and_not_taken(world: World) -> None:
     send(world, *(message(world, n) for n in range(4)))
     send(world, message(world, 9, due_in=s(600)))

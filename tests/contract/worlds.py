@@ -1,5 +1,6 @@
 """The implementations under test: each a world of ports, and what only a test can see of it."""
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import boto3
 import requests
 
+from lamplighter.aws import items
 from lamplighter.aws.offset import DynamoClockOffset
 from lamplighter.aws.payloads import S3_CONFIG
 from lamplighter.aws.queue import received_from, work_of
 from lamplighter.aws.settings import SchedulerSettings
 from lamplighter.aws.wiring import CLIENT_CONFIG, wire_to
-from lamplighter.core.errors import Rejected
+from lamplighter.core.buckets import ExecutionId, JobId, job_key
+from lamplighter.core.errors import Damaged, Rejected
 from lamplighter.core.lease import WorkItem
+from lamplighter.core.model import Message
 from lamplighter.memory import MemoryPayloads, MemoryWorld
 from lamplighter.ports import (
     Clock,
@@ -34,6 +38,7 @@ from lamplighter.ports import (
 )
 from tests.support.buckets import create_bucket, delete_bucket
 from tests.support.own_table import DynamoOwnTable, MemoryOwnTable, OwnTable
+from tests.support.rows import OWNER
 from tests.support.tables import TableNames, create_tables
 
 if TYPE_CHECKING:
@@ -77,6 +82,11 @@ class World:
     """What a caller meets who does as they were told, with these bytes."""
     bucket: Bucket
     own: OwnTable
+    redrive: Callable[[str, int], Callable[[], Sequence[Message]]]
+    """Have what is received from a lane more often than this set aside; what it returns tells
+    what was."""
+    damage: Callable[[ExecutionId | JobId], Callable[[], None]]
+    """Make an execution's row or a job's definition unreadable; what it returns mends it."""
 
     @property
     def ledger(self) -> Ledger:
@@ -119,7 +129,20 @@ def memory() -> World:
         upload=partial(_to_memory, world.payloads),
         bucket=_InMemory(world.payloads),
         own=own,
+        redrive=partial(_redrive_in_memory, world),
+        damage=partial(_damage_in_memory, world),
     )
+
+
+def _redrive_in_memory(world: MemoryWorld, lane: str, most: int) -> Callable[[], Sequence[Message]]:
+    world.queue.max_receives = most
+    return lambda: [one.message for one in world.queue.dead if one.queue == lane]
+
+
+def _damage_in_memory(world: MemoryWorld, id: ExecutionId | JobId) -> Callable[[], None]:
+    kind = "execution" if id in world.tables.executions else "job"
+    world.tables.damaged[id] = Damaged(kind=kind, id=id, attribute=items.STATE, owner=OWNER)
+    return world.tables.damaged.clear
 
 
 def _to_memory(payloads: MemoryPayloads, upload: Upload, content: bytes) -> Uploaded:
@@ -223,7 +246,51 @@ def _on(
         upload=_send,
         bucket=bucket,
         own=own,
+        redrive=partial(_redrive, clients.sqs, urls),
+        damage=partial(_damage, clients.dynamodb, names),
     )
+
+
+def _redrive(
+    client: "SQSClient", urls: dict[str, str], lane: str, most: int
+) -> Callable[[], Sequence[Message]]:
+    # Deleted with the lanes.
+    dead = urls["dead"] = client.create_queue(QueueName=f"{uuid.uuid4().hex[:12]}-dead")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]
+    policy = {"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": most}
+    client.set_queue_attributes(
+        QueueUrl=urls[lane], Attributes={"RedrivePolicy": json.dumps(policy)}
+    )
+    return lambda: [
+        received_from(record, queue="dead").message for record in _receive(client, dead)
+    ]
+
+
+def _damage(
+    client: "DynamoDBClient", names: TableNames, id: ExecutionId | JobId
+) -> Callable[[], None]:
+    """A state is a word: here it is a number."""
+    is_execution = id.startswith("ex_")
+    key = items.execution_key(ExecutionId(id)) if is_execution else job_key(JobId(id))
+    found = client.update_item(
+        TableName=names.executions if is_execution else names.jobs,
+        Key=items.marshal(items.key_values(key)),
+        UpdateExpression="SET #st = :one",
+        ExpressionAttributeNames={"#st": items.STATE},
+        ExpressionAttributeValues={":one": {"N": "1"}},
+        ReturnValues="UPDATED_OLD",
+    )["Attributes"]
+
+    def mend() -> None:
+        client.update_item(
+            TableName=names.executions if is_execution else names.jobs,
+            Key=items.marshal(items.key_values(key)),
+            UpdateExpression="SET #st = :was",
+            ExpressionAttributeNames={"#st": items.STATE},
+            ExpressionAttributeValues={":was": found[items.STATE]},
+        )
+
+    return mend
 
 
 def _send(upload: Upload, content: bytes) -> Uploaded:
