@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,14 +16,16 @@ from lamplighter.aws import items
 from lamplighter.cli.main import app
 from lamplighter.cli.surroundings import Surroundings
 from lamplighter.cli.tracing import record
+from lamplighter.core.buckets import LAYOUT_KEY, partition_key
 from lamplighter.core.lifecycle import State
-from lamplighter.core.model import OverlapPolicy
+from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.memory import MemoryWorld
+from lamplighter.services import manage
 from lamplighter.sim.simulation import Setup
 from lamplighter.sim.system import System
 from tests.client.test_payloads import API, Network
 from tests.simulation.mutations import MUTATIONS
-from tests.support.jobs import created, every, new_job
+from tests.support.jobs import OWNER, created, every, new_job
 
 runner = CliRunner()
 Document = Mapping[str, Any]
@@ -53,17 +55,29 @@ def lived() -> System:
     return system
 
 
-def table_export(system: System, file: Path) -> Path:
+def table_export(system: System, file: Path, *, with_control: bool = True) -> Path:
     """As DynamoDB exports tables to S3."""
     tables = system.world.tables
     rows = [
         *(items.execution_values(row) for row in tables.executions.values()),
         *(items.job_values(job) for job in tables.jobs.values()),
+        *(items.job_version_values(job) for job in tables.versions.values()),
+        *(control_values(system) if with_control else ()),
     ]
     with gzip.open(file, "wt") as lines:
         for values in rows:
             lines.write(json.dumps({"Item": items.marshal(values)}, default=sorted) + "\n")
     return file
+
+
+def control_values(system: System) -> Iterator[Mapping[str, Any]]:
+    """The layouts, and how far dispatch and sweep have come."""
+    layouts = system.ports.layouts()
+    yield items.layouts_values(layouts, LAYOUT_KEY)
+    works = [work for layout in layouts.of for work in layout.works()]
+    for work, progress in system.ports.control.progress(works).items():
+        key = partition_key(work.generation, work.partition, work.kind)
+        yield {**items.key_values(key), items.WATERMARK: progress.watermark}
 
 
 def listed(system: System, file: Path) -> Path:
@@ -117,6 +131,47 @@ def test_a_ledger_with_a_hole_is_judged(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert f"the ledger balances: {lost.job_id} has 1 slots that neither ran" in result.stdout
+
+
+def slot_of(system: System, number: int) -> Execution:
+    """One of the slots that ran."""
+    rows = system.world.tables.executions.values()
+    return [row for row in rows if row.trigger == "SCHEDULE" and row.is_final][number]
+
+
+def test_a_slot_that_an_export_lacks_is_judged(tmp_path: Path) -> None:
+    system = lived()
+    manage.pause(system.ports, OWNER, slot_of(system, 9).job_id)
+    system.run_for(timedelta(minutes=10))
+    lost = slot_of(system, 2)
+    del system.world.tables.executions[lost.id]
+
+    result = checked(table_export(system, tmp_path / "trace.json.gz"))
+
+    assert result.exit_code == 1
+    assert f"the ledger balances: {lost.job_id} has 1 slots that neither ran" in result.stdout
+    assert "1 promises broken" in result.stdout
+
+
+def test_without_its_control_table_nothing_is_said_of_an_exports_slots(tmp_path: Path) -> None:
+    """What dispatch has not come to is not told from what is lost."""
+    system = lived()
+    del system.world.tables.executions[slot_of(system, 2).id]
+
+    result = checked(table_export(system, tmp_path / "trace.json.gz", with_control=False))
+
+    assert result.exit_code == 0, result.output
+
+
+def test_slots_that_dispatch_has_not_come_to_are_not_lost(tmp_path: Path) -> None:
+    system = lived()
+    system.ticking = False
+    system.run_for(timedelta(hours=1))
+    created(system.ports, new_job())
+
+    result = checked(table_export(system, tmp_path / "trace.json.gz"))
+
+    assert result.exit_code == 0, result.output
 
 
 def test_a_simulated_history_is_well_and_a_planted_bug_is_seen_in_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from lamplighter.core.deferral import Terms
@@ -26,7 +27,10 @@ Ready = tuple[System, UseCase]
 
 
 def ready(
-    *, recurring: bool = False, overlap: OverlapPolicy = OverlapPolicy.BUFFER_ALL
+    *,
+    recurring: bool = False,
+    overlap: OverlapPolicy = OverlapPolicy.BUFFER_ALL,
+    retry_is_default: bool = False,
 ) -> tuple[System, Claimed]:
     """One execution, claimed; what is tried again later succeeds at once."""
     world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2)
@@ -38,7 +42,9 @@ def ready(
         system.run_for(timedelta(seconds=119))
         world.pass_time(2 * SECOND)
     else:
-        created(system.ports, new_job(run_at=in_(system.ports, 5), retry=RETRY))
+        new = new_job(run_at=in_(system.ports, 5), retry=RETRY)
+        new = replace(new, spec=replace(new.spec, retry_is_default=retry_is_default))
+        created(system.ports, new)
         world.pass_time(6 * SECOND)
     (message,) = world.queue.receive()
     claimed = execute.begin(system.ports, message, worker="w-1")

@@ -5,6 +5,7 @@ docs/simulator.md. What takes the rules out is shared with `rules`.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -19,47 +20,55 @@ from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Owner, Row, Token
 from lamplighter.memory import MemoryControl, MemoryExecutions, MemoryJobs, stores
 from lamplighter.ports import Page, Ports, Received
-from lamplighter.services import dispatch, execute, inspect, timers, turns
+from lamplighter.services import dispatch, execute, inspect, settling, timers, turns
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.sim import simulation
 from lamplighter.sim.decisions import ALL, NONE, Fault
+from lamplighter.sim.explore import Bound, Strike
 from lamplighter.sim.simulate import played
 from lamplighter.sim.simulation import Setup
+from lamplighter.sim.small import Walk, explored
 from lamplighter.sim.watch import Violation
 from tests.simulation.amend_rules import AMEND_RULES
 from tests.simulation.cancel_rules import CANCEL_RULES
 from tests.simulation.chain_rules import CHAIN_RULES
 from tests.simulation.rules import RULES, Rule
+from tests.simulation.small_model import CALM, CRASH, walk_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "simulator.md"
 _BEGIN: Final = "<!-- mutations: begin -->"
 _END: Final = "<!-- mutations: end -->"
 FIRST_SEED: Final = 1
+_ANYWHERE: Final = ("none", "one, anywhere", "two, anywhere")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """A bug, and within how many executions it has to be found."""
+    """A bug, and how it has to be found: within so many executions, or in a walk within a bound."""
 
     id: str
     says: str
     without: Callable[[], AbstractContextManager[Any]]
-    within: int
+    within: int = 0
     faults: frozenset[Fault] = ALL
+    walk: str | None = None
+    """The small world in which every history is played; None: histories are drawn."""
+    bound: Bound = CRASH
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caught:
     """How a bug was found."""
 
-    violation: Violation
-    seed: int
-    executions: int
-    """How many were seen until then, those of the failing history among them."""
+    promise: str
+    how: str
+    """The seed and how many executions were seen until then, or the walk and its states."""
 
 
 def hunted(mutation: Mutation, *, first_seed: int = FIRST_SEED) -> Caught | None:
     """The first history that shows the bug; None: it is not found in time."""
+    if mutation.walk is not None:
+        return _walked(mutation, walk_of(mutation.walk))
     seen = 0
     for seed in count(first_seed):
         setup = Setup(seed=seed, faults=mutation.faults)
@@ -67,10 +76,21 @@ def hunted(mutation: Mutation, *, first_seed: int = FIRST_SEED) -> Caught | None
             result = played(setup)
         seen += result.executions
         if result.violations and (shown := _new_in(result.violations, setup)):
-            return Caught(violation=shown, seed=seed, executions=seen)
+            how = f"seed {seed}, {seen:,} executions of at most {mutation.within:,}"
+            return Caught(promise=shown.promise, how=how)
         if seen >= mutation.within:
             break
     return None
+
+
+def _walked(mutation: Mutation, walk: Walk) -> Caught | None:
+    """The first schedule of a walk that shows the bug, where as many show nothing without it."""
+    with mutation.without():
+        found = explored(walk, mutation.bound)
+    if not found.broken or explored(walk, mutation.bound, budget=2 * found.states).broken:
+        return None
+    how = f"`{walk.name}`, {mutation.bound}, {found.states:,} states"
+    return Caught(promise=found.broken[0].says.partition(":")[0], how=how)
 
 
 def _new_in(violations: Sequence[Violation], setup: Setup) -> Violation | None:
@@ -113,13 +133,13 @@ def settle_by_any_token() -> AbstractContextManager[Any]:
 
 def delete_before_the_outcome() -> AbstractContextManager[Any]:
     """The message goes first, then the outcome is written; and no check is booked for it."""
-    real = execute._close
+    real = settling.close
 
-    def close(ports: Ports, received: Received, *how: Any, **more: Any) -> execute.Put:
+    def close(ports: Ports, received: Received, *how: Any, **more: Any) -> settling.Put:
         ports.queue.delete([received])
         return real(ports, received, *how, **more)
 
-    return patch.object(execute, "_close", close)
+    return patch.object(settling, "close", close)
 
 
 def arm_from_now() -> AbstractContextManager[Any]:
@@ -224,11 +244,33 @@ def never_arm_a_retry() -> AbstractContextManager[Any]:
     return patch.object(timers, "arm_retry", lambda _ports, _row: None)
 
 
+def mark_excuses_the_arming() -> AbstractContextManager[Any]:
+    """What follows a row that is marked "sent directly" is armed by nobody but its API."""
+    real = timers.arm_chains
+
+    def arm_unmarked(ports: Ports, links: Sequence[timers.Link], **how: Any) -> Any:
+        is_api = how.get("directly", False)
+        rows = ports.executions.get_many([link.execution for link in links])
+        kept = [one for one in links if is_api or not rows[one.execution].sent_directly]
+        return real(ports, kept, **how)
+
+    return patch.object(timers, "arm_chains", arm_unmarked)
+
+
+def run_whatever_was_planned() -> AbstractContextManager[Any]:
+    """A job plans whatever it ever planned, paused or deleted."""
+    return patch.object(Job, "produces", lambda _job, _row: True)
+
+
 def _rule(id: str, says: str = "") -> Callable[[], AbstractContextManager[Any]]:
     """What takes a rule out, by its id and how its sentence begins."""
     rules: Sequence[Rule] = [*RULES, *CHAIN_RULES, *CANCEL_RULES, *AMEND_RULES]
     return next(rule.without for rule in rules if rule.id == id and rule.says.startswith(says))
 
+
+_STALL: Final = Bound(strikes=1, of=frozenset({Strike.STALL}), switches=0)
+_STALL_AND_CRASH: Final = Bound(strikes=2, of=frozenset({Strike.STALL, Strike.CRASH}), switches=0)
+_SWITCHES: Final = Bound(strikes=0, of=frozenset(), switches=2)
 
 MUTATIONS: Sequence[Mutation] = (
     Mutation(
@@ -241,7 +283,7 @@ MUTATIONS: Sequence[Mutation] = (
         id="watermark",
         says="the watermark is written before the page is done",
         without=commit_before_the_page_is_done,
-        within=20_000,
+        walk="fire-once",
     ),
     Mutation(
         id="token",
@@ -323,24 +365,128 @@ MUTATIONS: Sequence[Mutation] = (
         within=2_000,
         faults=NONE,
     ),
+    Mutation(
+        id="P1",
+        says="whoever put a row does not look at the clock again",
+        without=_rule("P1", "after every put"),
+        walk="create",
+        bound=_STALL,
+    ),
+    Mutation(
+        id="P1b",
+        says="nor after the pointer of a far retry",
+        without=_rule("P1", "and after the put of a far retry"),
+        walk="far-retry",
+        bound=_STALL,
+    ),
+    Mutation(
+        id="P2",
+        says="a row is sent before its successor exists",
+        without=_rule("P2", "an occurrence"),
+        walk="slow-create",
+        bound=_STALL_AND_CRASH,
+    ),
+    Mutation(
+        id="P3",
+        says="the mark excuses the arming",
+        without=mark_excuses_the_arming,
+        walk="create",
+    ),
+    Mutation(
+        id="P5",
+        says="a redo decides as of its own now",
+        without=_rule("P5"),
+        walk="redo",
+        bound=_STALL,
+    ),
+    Mutation(
+        id="P6",
+        says="the sweep does not ask how far dispatch has come",
+        without=_rule("P6"),
+        walk="fire-once",
+        bound=CALM,
+    ),
+    Mutation(
+        id="P8",
+        says="a claim lost to a live lease deletes its message",
+        without=_rule("P8"),
+        walk="line",
+    ),
+    Mutation(
+        id="P11",
+        says="a stale message is deleted whatever the row waits for",
+        without=_rule("P11"),
+        walk="far-retry",
+    ),
+    Mutation(
+        id="P15",
+        says="of BUFFER_ONE, who waits is in nobody's way",
+        without=_rule("P15", "of BUFFER_ONE"),
+        walk="buffer-one",
+        bound=CALM,
+    ),
+    Mutation(
+        id="P16",
+        says="nobody checks where a chain ends",
+        without=_rule("P16", "a run by hand"),
+        walk="skip",
+        bound=_SWITCHES,
+    ),
+    Mutation(
+        id="P17",
+        says="nobody asks after the claim whether the job plans it still",
+        without=run_whatever_was_planned,
+        walk="pause",
+        bound=_SWITCHES,
+    ),
+    Mutation(
+        id="P17b",
+        says="the end of a chain does not check the job's version",
+        without=_rule("P17", "a chain ends"),
+        walk="pause",
+        bound=_SWITCHES,
+    ),
+    Mutation(
+        id="P18",
+        says="a version and its first row are two writes",
+        without=_rule("P18"),
+        walk="pause",
+    ),
+    Mutation(
+        id="P19",
+        says="a row that is there stays as it is",
+        without=_rule("P19", "a row"),
+        walk="pause",
+        bound=CALM,
+    ),
+    Mutation(
+        id="P19b",
+        says="who cancelled a row is not noted",
+        without=_rule("P19", "what its owner"),
+        walk="cancel",
+        bound=CALM,
+    ),
+    Mutation(
+        id="P20",
+        says="a one-off is moved whatever has come of it",
+        without=_rule("P20", "a one-off"),
+        walk="move",
+        bound=_SWITCHES,
+    ),
 )
 
 
-def table(found: Sequence[tuple[Mutation, Caught | None]]) -> str:
+def table(found: Sequence[tuple[Mutation, Caught | None, float]]) -> str:
     """The page's table of bugs."""
     lines = [
-        "| bug | faults | found by the promise | seed | executions | at most |",
-        "|---|---|---|---|---|---|",
+        "| bug | faults | found by the promise | how | CPU s |",
+        "|---|---|---|---|---:|",
     ]
-    for mutation, caught in found:
+    for mutation, caught, cpu_s in found:
         faults = "none" if mutation.faults == NONE else "all"
-        says = f"**{mutation.id}**: {mutation.says}"
-        how = (
-            f"{caught.violation.promise} | {caught.seed} | {caught.executions:,}"
-            if caught
-            else "not found | |"
-        )
-        lines.append(f"| {says} | {faults} | {how} | {mutation.within:,} |")
+        of = faults if mutation.walk is None else _ANYWHERE[mutation.bound.strikes]
+        how = f"{caught.promise} | {caught.how}" if caught else "not found |"
+        lines.append(f"| **{mutation.id}**: {mutation.says} | {of} | {how} | {cpu_s:.1f} |")
     return "\n".join(lines)
 
 
@@ -348,13 +494,14 @@ def main() -> int:
     """Hunt every bug, and write down how each was found; 1 if one was not."""
     found = []
     for mutation in MUTATIONS:
+        began = time.process_time()
         caught = hunted(mutation)
+        found.append((mutation, caught, time.process_time() - began))
         print(mutation.id, caught, flush=True)
-        found.append((mutation, caught))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
     after = rest.partition(_END)[2]
     PAGE.write_text(f"{before}{_BEGIN}\n{table(found)}\n{_END}{after}", encoding="utf-8")
-    return int(any(caught is None for _, caught in found))
+    return int(any(caught is None for _, caught, _ in found))
 
 
 if __name__ == "__main__":

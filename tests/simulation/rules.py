@@ -23,7 +23,7 @@ from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.timing import is_inside
 from lamplighter.memory import MemoryExecutions, MemoryJobs, MemoryWorld, VirtualClock
 from lamplighter.ports import Page, Ports, Received, Refusal
-from lamplighter.services import dispatch, execute, manage, submit, sweep, timers
+from lamplighter.services import claim, dispatch, execute, manage, submit, sweep, timers
 from lamplighter.services.execute import Claimed
 from lamplighter.sim.faults import (
     Call,
@@ -352,7 +352,7 @@ def _refused(change: Callable[[claiming.Refusal], claiming.Refusal]) -> Abstract
     def refused(message: Message, row: Execution | None, now: datetime) -> claiming.Refusal:
         return change(real(message, row, now))
 
-    return patch.object(execute, "refused", refused)
+    return patch.object(claim, "refused", refused)
 
 
 # P9

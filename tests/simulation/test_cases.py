@@ -32,7 +32,8 @@ from lamplighter.ports import Outgoing, Ports, Received
 from lamplighter.services import execute, inspect, manage, partitions, timers
 from lamplighter.services.cancel import cancel
 from lamplighter.services.clock import refuses
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
+from lamplighter.services.settling import Put
 from lamplighter.services.tick import tick
 from lamplighter.sim.faults import Call, When, interposed
 from lamplighter.sim.invariants import violations

@@ -104,6 +104,7 @@ def test_all_are_run_the_latest_so_many_oldest_first_and_spread() -> None:
 
 
 def test_what_is_beyond_the_cap_is_told_of_with_its_bounds() -> None:
+    """S1-O3: dropped in bulk, without a row for each, and counted with the first and the last."""
     system, job = after_an_outage()
     slots = missed(system, job)
 

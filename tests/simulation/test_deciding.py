@@ -13,7 +13,7 @@ from lamplighter.core.buckets import before
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lease import Held, Kind, Work
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import LOOK_AHEAD, PAGE_ROWS, PARTITION_LEASE
+from lamplighter.core.limits import LOOK_AHEAD, MAX_CLOCK_ERROR, PAGE_ROWS, PARTITION_LEASE
 from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock
 from lamplighter.ports import Page, Ports
 from lamplighter.sim.faults import Call, When, interposed
@@ -137,6 +137,85 @@ def test_a_control_table_that_does_not_answer_for_a_while_makes_nothing_late(min
     assert [*violations(blipped)] == []
 
 
+@pytest.mark.parametrize("slow", [True, False], ids=["the API's slow", "the API's fast"])
+def test_clocks_that_are_off_by_what_is_allowed_make_nothing_late_or_early(*, slow: bool) -> None:
+    """S0-X3: what one host takes for beyond the line another has passed; the margin is for both."""
+    system = a_system()
+    clock = system.world.clock
+    off = -MAX_CLOCK_ERROR if slow else MAX_CLOCK_ERROR
+    line = system.world.now() + LOOK_AHEAD
+    clock.skew = -off
+    for partition in (0, 1):
+        partition_work.dispatch(system.ports, partition, owner="dispatcher")
+    clock.skew = off
+    for number in range(-20, 21):
+        created(system.ports, new_job(run_at=line + number * SECOND / 10))
+    clock.skew = timedelta(0)
+    system.run_for(10 * MINUTE)
+
+    assert len(system.runs) == 41
+    assert latest_start(system) <= SECOND
+    assert system.world.counts.events["recovered"] == 0
+    assert [*violations(system)] == []
+
+
+class Cut(System):
+    """No message goes out until then."""
+
+    until: datetime
+
+    @property
+    def ports(self) -> Ports:
+        return interposed(self.world.ports(), self._cut)
+
+    def _cut(self, call: Call, when: When) -> None:
+        is_cut = self.world.now() < self.until
+        if is_cut and when is When.BEFORE and (call.port, call.method) == ("queue", "send"):
+            raise Unavailable("the ready queue is down")
+
+    def work(self) -> None:
+        """What fails is kept, and tried again with the next tick."""
+        while True:
+            try:
+                return super().work()
+            except Unavailable:
+                continue
+
+
+def test_while_the_ready_queue_is_down_what_is_due_accumulates_and_drains_at_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S0-E3: an hour of it; then the oldest goes first, beside what is due, and nothing is lost."""
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1, drain_per_second=2.0)
+    system = Cut(world=world)
+    system.until = START
+    system.run_for(MINUTE)
+    for number in range(600):
+        created(system.ports, new_job(run_at=in_(system.ports, 300 + 5 * number)))
+    for number in range(60):
+        created(system.ports, new_job(run_at=in_(system.ports, 3900 + 10 * number)))
+    back = system.until = system.world.now() + timedelta(hours=1)
+    ages: list[timedelta] = []
+
+    def dispatched(*, partition: int, sent: int, pages: int, age: timedelta) -> None:
+        ages.append(age)
+
+    monkeypatch.setattr(world.counts, "dispatched", dispatched)
+    system.run_until(back)
+    while_down = max(ages)
+    system.run_for(30 * MINUTE)
+
+    late = [run for run in system.runs if run.run_at <= back]
+    rest = [run for run in system.runs if run.run_at > back]
+    assert (len(late), len(rest)) == (600, 60)
+    assert [run.run_at for run in late] == sorted(run.run_at for run in late)
+    assert late[-1].started_at - late[0].started_at >= 600 / 2 * SECOND * 0.8
+    assert max(run.started_at - run.due_at for run in rest) <= SECOND
+    # What `DispatchBehind` goes off by.
+    assert while_down > 50 * MINUTE
+    assert [*violations(system)] == []
+
+
 def test_a_chain_goes_on_though_no_run_of_it_ever_ends() -> None:
     """S4-H3: decided otherwise: dispatch arms the next occurrence, not the worker that ran one.
 
@@ -168,7 +247,7 @@ def test_a_second_message_is_dropped_and_counted() -> None:
 
 
 DECIDING = ("dispatch", "layouts", "partitions", "sweep", "tick", "timers")
-RUNNING = ("execute", "heartbeat", "turns", "undeliverable")
+RUNNING = ("claim", "execute", "heartbeat", "look", "settling", "turns", "undeliverable")
 
 
 @pytest.mark.parametrize("module", DECIDING)

@@ -9,9 +9,10 @@ from unittest.mock import patch
 import pytest
 
 from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import SWEEP_AFTER
 from lamplighter.core.model import Execution, Job, JobStatus, MisfirePolicy, OverlapPolicy, Trigger
 from lamplighter.memory import MemoryWorld, VirtualClock
-from lamplighter.services import cancel, execute, manage, trigger
+from lamplighter.services import cancel, endings, execute, manage, trigger
 from lamplighter.services.execute import Claimed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
@@ -453,3 +454,30 @@ def test_a_job_that_rested_until_its_rows_were_no_longer_kept_goes_on(paused: bo
     if paused:
         resumed = manage.resume(system.ports, OWNER, job.id).job
         assert (resumed.status, resumed.version) == (JobStatus.ACTIVE, 3)
+
+
+def test_a_waiter_that_is_woken_as_the_sweep_comes_by_is_no_repair() -> None:
+    """P14, P7: its message is under way; the alarm is for what was lost."""
+    system = minutely(OverlapPolicy.BUFFER_ALL, lasts=3 * MINUTE)
+    system.run_until(FIRST_SLOT + 3 * MINUTE - SECOND)
+    waits = [row.state for row in the_rows(system) if slots([row]) == [1]]
+    settle(system)
+
+    assert waits == [State.BLOCKED]
+    assert system.runs[0].ended_at == FIRST_SLOT + 3 * MINUTE
+    assert system.world.counts.events["recovered"] == 0
+    assert [*violations(system)] == []
+
+
+def test_a_waiter_whose_waking_was_lost_is_woken_by_the_sweep() -> None:
+    """P14, P7: whoever ended the other died before it sent the message."""
+    system = minutely(OverlapPolicy.BUFFER_ALL, lasts=3 * MINUTE)
+    system.run_until(FIRST_SLOT + 3 * MINUTE - SECOND)
+    with patch.object(endings, "wake", lambda *_: None):
+        system.run_until(FIRST_SLOT + 3 * MINUTE)
+    system.lasts = lambda _: timedelta(0)
+    system.run_for(4 * MINUTE)
+
+    woken = next(run for run in system.runs if run.run_at == FIRST_SLOT + MINUTE)
+    assert woken.started_at - (FIRST_SLOT + 3 * MINUTE) <= SWEEP_AFTER + 150 * SECOND
+    assert system.world.counts.events["recovered"] == 1

@@ -24,7 +24,8 @@ from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld, VirtualClock
 from lamplighter.ports import Ports
 from lamplighter.services import cancel, execute, permits
-from lamplighter.services.execute import Claimed, Put
+from lamplighter.services.execute import Claimed
+from lamplighter.services.settling import Put
 from lamplighter.sim.faults import (
     When,
     calls_of,

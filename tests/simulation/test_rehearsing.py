@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lamplighter import Retryable, RetryPolicy
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import State
 from lamplighter.sim.system import System
@@ -51,6 +52,27 @@ def test_time_that_is_skipped_is_as_if_every_tick_had_come() -> None:
     assert seen(quick) == seen(slow)
     assert quick._stage.ticks < 15
     assert quick.ledger(job).fired == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "attempts"), [({}, 2), ({"retry_policy": {"max_attempts": 3}}, 3)]
+)
+def test_what_fails_is_tried_again_as_its_job_says_or_else_its_task(
+    given: dict[str, object], attempts: int
+) -> None:
+    """S0-R1."""
+    tasks = Registry()
+
+    @tasks.task("work", retry_policy=RetryPolicy(max_attempts=2))
+    def work(_: object, ctx: Context) -> object:
+        raise Retryable("busy")
+
+    one = Scheduler(tasks=tasks, start=NOON)
+    job = one.create({"task": "work", **given})
+    one.advance(hours=1)
+
+    (row,) = one.executions(job)
+    assert (row.state, len(row.attempts)) == (State.DEAD_LETTERED, attempts)
 
 
 def test_the_same_seed_is_the_same_run() -> None:

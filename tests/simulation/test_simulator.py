@@ -8,18 +8,24 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import timedelta
+from random import Random
+from unittest.mock import patch
 
 import pytest
 
 from lamplighter.core.errors import Rejected
 from lamplighter.memory import VirtualClock
 from lamplighter.ports import Ports
-from lamplighter.sim.decisions import ALL, NONE, Fault, counted, parse
+from lamplighter.sim import features
+from lamplighter.sim.decisions import ALL, NONE, Decisions, Fault, counted, parse
+from lamplighter.sim.features import EVERYTHING, PLAIN, Feature, drawn
 from lamplighter.sim.history import History
+from lamplighter.sim.quiescence import violations
 from lamplighter.sim.shrink import shrunk
 from lamplighter.sim.simulate import Report, played, simulate
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.wire import PORTS
+from lamplighter.sim.workload import What
 from tests.simulation.mutations import MUTATIONS, PAGE, Mutation, hunted
 from tests.support.repeating import REPEATED_BY
 
@@ -162,11 +168,12 @@ def test_a_history_that_breaks_nothing_is_not_made_short() -> None:
         shrunk(SHORT, "never early")
 
 
-def test_the_page_names_every_bug_and_every_fault() -> None:
+def test_the_page_names_every_bug_every_fault_and_every_feature() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     assert [one.id for one in MUTATIONS if f"**{one.id}**: {one.says}" not in page] == []
     assert [fault.value for fault in Fault if f"`{fault.value}`" not in page] == []
+    assert [feature.value for feature in Feature if f"`{feature.value}`" not in page] == []
 
 
 def test_every_port_that_leaves_the_process_goes_through_the_wire() -> None:
@@ -182,6 +189,45 @@ def test_every_port_that_leaves_the_process_goes_through_the_wire() -> None:
     }
 
     assert {field.name for field in fields(Ports)} == {*PORTS, *local, *plain}
+
+
+def test_every_feature_is_made_use_of_in_some_histories_and_none_in_others() -> None:
+    about = [drawn(Random(seed), EVERYTHING, Decisions(faults=ALL)) for seed in range(50)]
+
+    assert frozenset().union(*about) == EVERYTHING
+    assert PLAIN in about
+
+
+def test_what_is_made_use_of_leaves_traces() -> None:
+    with patch.object(features, "_ABOUT", 1.0), patch.object(features, "_PLAIN", 0.0):
+        simulation = Simulation(SHORT)
+    simulation.run()
+    books, rows = simulation.books, simulation.world.tables.executions.values()
+
+    assert [*violations(simulation)] == []
+    assert books.checkpoints
+    assert books.steps
+    assert books.own
+    assert books.uploads
+    assert any(row.error and row.error.type == "Busy" for row in rows)
+    assert any(whim.startswith(What.REPLAY_MANY) for whim in simulation.decisions.taken)
+
+
+def test_a_feature_that_is_left_out_leaves_the_others_as_they_are() -> None:
+    whole = Simulation(replace(SHORT, seed=9))
+    left = next(iter(whole.features))
+
+    without = Simulation(replace(SHORT, seed=9, features=EVERYTHING - {left}))
+
+    assert without.features == whole.features - {left}
+
+
+def test_the_names_of_features_are_read() -> None:
+    assert features.parse("all") == EVERYTHING
+    assert features.parse("none") == PLAIN
+    assert features.parse("steps, own-writes") == {Feature.STEPS, Feature.OWN_WRITES}
+    with pytest.raises(Rejected, match="'magic'"):
+        features.parse("steps,magic")
 
 
 def test_the_names_of_faults_are_read() -> None:

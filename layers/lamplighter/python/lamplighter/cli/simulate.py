@@ -34,6 +34,12 @@ def simulate(
     faults: Annotated[
         str, typer.Option(help="What may go wrong: all, none, or names with commas.")
     ] = "all",
+    features: Annotated[
+        str,
+        typer.Option(
+            help="What owners may make use of beside plain jobs: all, none, or names with commas."
+        ),
+    ] = "all",
     processes: Annotated[
         int | None,
         typer.Option(help="How many share the work; as many as cores.", show_default=False, min=1),
@@ -58,6 +64,7 @@ def simulate(
     """
     # Only here: greenlet is no dependency of anything else.
     try:
+        from lamplighter.sim import features as known  # noqa: PLC0415
         from lamplighter.sim.decisions import parse  # noqa: PLC0415
         from lamplighter.sim.shrink import shrunk  # noqa: PLC0415
         from lamplighter.sim.simulate import simulate as run  # noqa: PLC0415
@@ -67,17 +74,19 @@ def simulate(
             raise
         raise fail("greenlet is missing: pip install 'lamplighter[sim]'", REFUSED) from None
     try:
-        chosen = parse(faults)
+        chosen, used = parse(faults), known.parse(features)
     except Rejected as error:
         raise fail(str(error), REFUSED) from error
     first = secrets.randbelow(1_000_000_000) if seed is None else seed
     # To be read while it runs, or once it was killed.
     typer.echo(f"seed {first}", err=True)
     if history is not None:
-        record(Setup(seed=first, faults=chosen), history)
-    report = run(seed=first, executions=executions, faults=chosen, processes=processes)
+        record(Setup(seed=first, faults=chosen, features=used), history)
+    report = run(
+        seed=first, executions=executions, faults=chosen, features=used, processes=processes
+    )
     found = [
-        shrunk(Setup(seed=failed, faults=chosen), violation.promise, replays=replays)
+        shrunk(Setup(seed=failed, faults=chosen, features=used), violation.promise, replays=replays)
         for failed, violation in report.violations[:_SHRUNK]
         if replays > 0
     ]

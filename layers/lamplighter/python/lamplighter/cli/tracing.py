@@ -23,7 +23,7 @@ from lamplighter.cli.surroundings import (
     fail,
     terminal,
 )
-from lamplighter.core.buckets import JOB_SORT_KEY, execution_of
+from lamplighter.core.buckets import execution_of
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import EXECUTION_KEPT
@@ -33,6 +33,7 @@ from lamplighter.core.schedule import format_instant, parse_instant
 from lamplighter.core.trace import Account, Told, Trace, Try, Write, violations
 
 if TYPE_CHECKING:
+    from lamplighter.cli.exported import Exported
     from lamplighter.sim.simulation import Setup, Simulation
 
 Document = Mapping[str, Any]
@@ -72,7 +73,7 @@ def check_trace(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check a history against the table of transitions and the promises; end with 1 if it can't be.
+    """Check a history against the table of transitions and the promises; end with 1 if any breaks.
 
     Several files are parts of one history.
     """
@@ -135,6 +136,8 @@ class Reading:
     accounts: list[Account] = field(default_factory=list)
     alone: dict[str, int] = field(default_factory=dict)
     jobs: int = 0
+    exported: "Exported | None" = None
+    """The rows of tables; None: there are none."""
 
     def take(self, line: object) -> None:
         """Take one line's document in; raises ValueError and its like for what is none."""
@@ -167,10 +170,11 @@ class Reading:
         }
 
     def trace(self) -> Trace:
+        kept = [*self.exported.accounts()] if self.exported else []
         return Trace(
             executions=self.executions,
             writes=self.writes,
-            accounts=self.accounts,
+            accounts=[*self.accounts, *kept],
             alone=self.alone,
         )
 
@@ -182,16 +186,16 @@ class Reading:
     def _item(self, item: Document) -> None:
         """A row of a table; of the kinds that nothing is promised of, nothing is taken."""
         # Only here: nothing else needs boto3.
-        from lamplighter.aws import items, schema  # noqa: PLC0415
+        from lamplighter.cli.exported import Exported  # noqa: PLC0415
 
-        values = items.unmarshal(item)
-        if items.SCHEDULE in values and values[schema.SORT_KEY] == JOB_SORT_KEY:
-            job = items.job_from(values)
+        self.exported = self.exported or Exported()
+        row = self.exported.take(item)
+        if isinstance(row, Execution):
+            self.executions.append(told_of(row))
+        elif row is not None:
             self.jobs += 1
-            if job.overlap is not OverlapPolicy.ALLOW:
-                self.alone[job.id] = job.version
-        elif {items.TASK, items.STATE, items.CREATED_AT} <= values.keys():
-            self.executions.append(told_of(items.execution_from(values)))
+            if row.overlap is not OverlapPolicy.ALLOW:
+                self.alone[row.id] = row.version
 
 
 def told_of(row: Execution) -> Told:

@@ -64,6 +64,7 @@ class Fault(StrEnum):
 
 
 ALL = frozenset(Fault)
+_PLAYS = "plays "
 NONE: frozenset[Fault] = frozenset()
 
 
@@ -111,6 +112,10 @@ class Decisions:
         self.taken[whim] = None
         return True
 
+    def plays(self, feature: str) -> bool:
+        """Whether what is made use of in the history is made use of."""
+        return self.happens(f"{_PLAYS}{feature}")
+
     def counts(self) -> Counter[Fault]:
         """How many faults of each kind have struck."""
         return counted(self.taken.values())
@@ -118,7 +123,14 @@ class Decisions:
 
 def group_of(name: str, fault: Fault | None) -> str:
     """What a decision is left out with, to begin with: its kind, or the job that it is about."""
-    return fault.value if fault is not None else f"job {name.rpartition('-')[2]}"
+    if fault is not None:
+        return fault.value
+    return f"job {name.rpartition('-')[2]}" if is_of_a_job(name, fault) else name
+
+
+def is_of_a_job(name: str, fault: Fault | None) -> bool:
+    """Whether a decision is about a job: no fault, and nothing that a whole history is with."""
+    return fault is None and not name.startswith(_PLAYS)
 
 
 def counted(taken: Iterable[Fault | None]) -> Counter[Fault]:

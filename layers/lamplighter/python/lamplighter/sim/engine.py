@@ -15,6 +15,7 @@ from random import Random
 from greenlet import getcurrent, greenlet
 
 from lamplighter.memory import VirtualClock
+from lamplighter.ports import Outgoing
 from lamplighter.sim.faults import Crash
 
 NOTHING = timedelta(0)
@@ -52,8 +53,18 @@ class Actor:
     """How many port calls it has made."""
     called_at: float = 0.0
     """When it made the last one, monotonic."""
-    sent: int = 0
-    """How many messages."""
+    sent: list[Outgoing] = field(default_factory=list)
+    """Its messages."""
+    waiting: dict[str, int] = field(default_factory=dict)
+    """How many messages it was told wait in each lane."""
+    made: int = 0
+    """How many jobs and executions there are by it."""
+    reserved_at: datetime | None = None
+    """When something was last counted as its owner's, before it is made."""
+
+    def reserves(self, now: datetime) -> None:
+        """Something is counted by it."""
+        self.reserved_at = now
 
 
 Ended = Callable[[Actor, BaseException | None], None]
@@ -78,6 +89,11 @@ class Engine:
         if self._current is None:
             raise LookupError("no actor has its turn")
         return self._current
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is anybody's turn."""
+        return self._current is not None
 
     def at(self, instant: datetime, do: Callable[[], object]) -> None:
         """Have something done then, outside of all actors; it may not wait."""

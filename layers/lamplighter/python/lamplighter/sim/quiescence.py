@@ -30,6 +30,8 @@ def violations(simulation: Simulation) -> Iterator[Violation]:
     yield from of_jobs(simulation.world)
     yield from _late(simulation)
     yield from _needlessly_mended(simulation)
+    for promise, says, about in simulation.books.broken(start=simulation.start):
+        yield Violation(promise=promise, says=says, about=(about,))
     ran = {run.execution_id for run in simulation.watch.runs}
     for says in of_rows(simulation.world, ran, skew=_SECOND):
         promise, _, rest = says.partition(": ")

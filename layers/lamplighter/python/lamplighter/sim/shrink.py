@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lamplighter.core.buckets import ExecutionId
-from lamplighter.sim.decisions import Fault, group_of
+from lamplighter.sim.decisions import Fault, group_of, is_of_a_job
 from lamplighter.sim.history import Event
 from lamplighter.sim.quiescence import violations
 from lamplighter.sim.simulation import Setup, Simulation
@@ -96,7 +96,9 @@ def _of_its_jobs(simulation: Simulation, violation: Violation) -> frozenset[str]
     }
     taken = simulation.decisions.taken
     return frozenset(
-        name for name, fault in taken.items() if fault is not None or group_of(name, fault) in mine
+        name
+        for name, fault in taken.items()
+        if not is_of_a_job(name, fault) or group_of(name, fault) in mine
     )
 
 

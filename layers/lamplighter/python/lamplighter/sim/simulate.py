@@ -10,6 +10,7 @@ from itertools import count
 from multiprocessing import get_context
 
 from lamplighter.sim.decisions import ALL, Fault
+from lamplighter.sim.features import EVERYTHING, Feature
 from lamplighter.sim.quiescence import violations
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.watch import Violation
@@ -101,6 +102,7 @@ def simulate(
     seed: int,
     executions: int,
     faults: frozenset[Fault] = ALL,
+    features: frozenset[Feature] = EVERYTHING,
     processes: int | None = None,
     told: Callable[[Report], object] = lambda _: None,
 ) -> Report:
@@ -110,7 +112,10 @@ def simulate(
     `told` is called after each history.
     """
     report = Report(seed=seed)
-    setups = (Setup(seed=number, faults=faults, is_digested=False) for number in count(seed))
+    setups = (
+        Setup(seed=number, faults=faults, features=features, is_digested=False)
+        for number in count(seed)
+    )
     for result in _results(setups, processes or os.cpu_count() or 1):
         report.add(result)
         told(report)

@@ -7,7 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
@@ -18,14 +18,15 @@ from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Conflict, NotFound, Unavailable
 from lamplighter.core.lease import Kind, WorkItem
 from lamplighter.core.limits import MAX_CLOCK_ERROR, SQS_BATCH
-from lamplighter.core.model import Execution, Message
+from lamplighter.core.model import Execution, Job, Message
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.permits import EVERY_OWNER, Key, Limits
 from lamplighter.core.permits import Kind as LimitKind
+from lamplighter.core.quotas import Quotas
 from lamplighter.core.retry import Failure
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld, SeededChance, VirtualClock
-from lamplighter.ports import Outgoing, Ports, Received
+from lamplighter.ports import Leases, Outgoing, Ports, Received
 from lamplighter.services import deferred, partitions, permits
 from lamplighter.services.execute import Claimed, begin, conclude, shrink
 from lamplighter.services.heartbeat import Heartbeats, Stop
@@ -34,11 +35,22 @@ from lamplighter.services.undeliverable import undeliverable
 from lamplighter.sim.decisions import ALL, Decisions, Fault
 from lamplighter.sim.engine import NOTHING, Actor, Engine, Host, Process
 from lamplighter.sim.faults import Crash
+from lamplighter.sim.features import (
+    EVERYTHING,
+    Feature,
+    Habits,
+    busy,
+    drawn,
+    idle_lanes,
+    lanes,
+    quotas,
+)
+from lamplighter.sim.handlers import Working
 from lamplighter.sim.history import History
 from lamplighter.sim.watch import Live, Mended, Watch
 from lamplighter.sim.weather import Weather, forecast
 from lamplighter.sim.wire import Wire
-from lamplighter.sim.workload import Mood, Owners, Play, Whim, play, whims
+from lamplighter.sim.workload import Mood, Owners, Play, Whim, more_whims, play, whims
 
 _MS: Final = timedelta(milliseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -54,6 +66,7 @@ _TERMS: Final = Terms(heartbeat=30 * _SECOND, hard_limit=600 * _SECOND)
 _BEATS_EVERY: Final = 20 * _SECOND
 _SAID_AT_MOST: Final = 5
 _LANES: Final = ("default", "critical", "bulk")
+_NOBODY_WORKS: Final = ((Fault.OUTAGE, "workers"), (Fault.DEPLOY, "workers"))
 _UNLIMITED: Final = 0.5
 _LIMITED: Final = (
     Key(kind=LimitKind.QUEUE, name="default"),
@@ -67,6 +80,9 @@ _STARTS: Final = (
 )
 
 
+_PLAIN: Final = Habits(of=frozenset())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What a history follows from; the same setup, the same history."""
@@ -77,6 +93,8 @@ class Setup:
     """Of all decisions, those that are not decided against; None: all."""
     trouble: timedelta = timedelta(minutes=60)
     rest: timedelta = timedelta(minutes=45)
+    features: frozenset[Feature] = EVERYTHING
+    """What may be made use of, beside plain jobs."""
     is_kept: bool = False
     """Whether the history's events are kept, to be read."""
     is_digested: bool = True
@@ -92,18 +110,23 @@ class Simulation:
         self.setup = setup
         self.start, self.end_of_trouble = start, start + setup.trouble
         shards = random.choice((1, 2, 4, 16))
+        self.decisions = Decisions(faults=setup.faults, only=setup.only)
+        self.features = drawn(self._random("features"), setup.features, self.decisions)
         self.world = MemoryWorld(
             clock=VirtualClock(start),
             chance=SeededChance(setup.seed),
             shards=shards,
             partitions=random.randint(1, min(4, shards)),
+            quotas=self._quotas(),
+            lanes=lanes(self._random("lanes")) if Feature.AGING in self.features else {},
         )
-        self.decisions = Decisions(faults=setup.faults, only=setup.only)
         self.history = History(
             clock=self.world.clock, is_kept=setup.is_kept, is_digested=setup.is_digested
         )
         self.watch = Watch(world=self.world)
+        self.books = self.watch.books
         self.engine = Engine(self.world.clock, self._ended)
+        self._follow_up = self._follow_ups()
         self.weather = self._weather()
         self.wire = Wire(
             engine=self.engine,
@@ -121,7 +144,13 @@ class Simulation:
             rows=self.world.tables.executions,
             wait=self.engine.wait,
             tell=self.watch.tell,
+            books=self.books,
+            more=self._random,
+            features=self.features,
+            made=lambda: bool(self.engine.current.made),
         )
+        self.watch.counts = self._counts
+        self._busy = self._busy_times()
         self._names: Counter[str] = Counter()
         self._workers: list[Process] = []
         self._hosts = {
@@ -149,13 +178,26 @@ class Simulation:
         return Random(f"{self.setup.seed} {name}")
 
     def _weather(self) -> Weather:
-        return forecast(
+        weather = forecast(
             self._random("weather"),
             self.setup.faults,
             start=self.start,
             end=self.end_of_trouble,
             shards=self.world.shards,
         )
+        if Feature.AGING not in self.features or Fault.OUTAGE not in self.setup.faults:
+            return weather
+        random = self._random("idle lanes")
+        idle = [*idle_lanes(random, start=self.start, end=self.end_of_trouble)]
+        return replace(weather, spells={**weather.spells, (Fault.OUTAGE, idle[0].of): idle})
+
+    def _quotas(self) -> Quotas:
+        return quotas(self._random("quotas")) if Feature.QUOTAS in self.features else Quotas()
+
+    def _busy_times(self) -> Sequence[tuple[datetime, datetime]]:
+        if Feature.BUSY not in self.features:
+            return ()
+        return [*busy(self._random("busy"), start=self.start, end=self.end_of_trouble)]
 
     def _plan(self) -> None:
         """Have everything begin, each at its time."""
@@ -164,6 +206,10 @@ class Simulation:
         mood = self.owners.mood
         for whim in whims(self._random("whims"), mood, start=self.start, end=self.end_of_trouble):
             self.engine.at(whim.at, partial(self._whim, whim))
+        if Feature.BULK in self.features:
+            random = self._random("more whims")
+            for whim in more_whims(random, mood, start=self.start, end=self.end_of_trouble):
+                self.engine.at(whim.at, partial(self._whim, whim))
         self._plan_limits()
         for (fault, _), spells in self.weather.spells.items():
             for spell in spells:
@@ -249,6 +295,11 @@ class Simulation:
 
     # Owners.
 
+    @property
+    def _creators(self) -> Mapping[str, int]:
+        """Of each job that was answered for, the whim that created it."""
+        return {id: number for number, id in self.owners.jobs.items()}
+
     def _whim(self, whim: Whim) -> None:
         if not self.decisions.happens(whim.name):
             return
@@ -256,7 +307,26 @@ class Simulation:
         # A caller that asks again waits for longer than its first call may take.
         actor.process.ends_at = self.world.now() + _API_ENDS_IN + 300 * _SECOND
         chance = self._random(f"{whim.name} asks")
-        self.engine.spawn(actor, lambda _: self.owners.do(self.wire.ports(), whim, chance))
+        self.engine.spawn(actor, lambda _: self.owners.do(self._api(), whim, chance))
+
+    def _api(self) -> Ports:
+        """The ports of one host of the API, which holds the tokens of owners that it took."""
+        return (
+            replace(self.wire.ports(), leases=Leases())
+            if Feature.QUOTAS in self.features
+            else self.wire.ports()
+        )
+
+    def _counts(self, made: Execution | Job) -> None:
+        """Note that something is made by whoever has their turn, and hold it to its quota."""
+        if Feature.QUOTAS not in self.features or not self.engine.is_busy:
+            return
+        actor = self.engine.current
+        actor.made += 1
+        if isinstance(made, Job):
+            self.books.lives(made)
+        elif made.is_counted:
+            self.books.queued(made, reserved_at=actor.reserved_at)
 
     # Ticks and partition work.
 
@@ -314,7 +384,7 @@ class Simulation:
             self.engine.at(ends_at + _SECOND, partial(self._deliver_work, item))
             raise
         if item.work.kind is Kind.SWEEP:
-            self.watch.swept(actor.name, sent=actor.sent, told=told.of_what)
+            self.watch.swept(actor.name, sent=actor.sent, told=told, waiting=actor.waiting)
 
     def _reshard(self, at: datetime) -> None:
         random = self._random(f"reshard {at}")
@@ -331,24 +401,43 @@ class Simulation:
         what: str,
         given: Sequence[Any],
         named: Mapping[str, Any],
-        answer: object,  # noqa: ARG002 -- what came of it is in the tables
+        answer: object,
     ) -> None:
         """Follow up on a call that took effect."""
-        match what:
-            case "queue.hide":
-                self._expect(given[0][0].queue, self.world.now() + given[1])
-            case "queue.hand_out":
-                delay = named.get("delay", NOTHING)
-                jitter = actor.random.choice((0, 0, 50, 300, 2000)) * _MS
-                self.engine.at(self.world.now() + delay + jitter, self._take_work)
-            case "executions.extend":
-                self.watch.extended(named["token"], asked_at=actor.called_at)
-            case "queue.send":
-                actor.sent += len(given[0])
-            case "queue.delete":
-                self.watch.deleted(actor.name, given[0])
-            case _:
-                pass
+        if follow := self._follow_up.get(what):
+            follow(actor, given, named, answer)
+
+    def _follow_ups(self) -> Mapping[str, Callable[[Actor, Any, Any, Any], object]]:
+        """What follows from a call, by its name."""
+        books, watch, now = self.books, self.watch, self.world.now
+        return {
+            "ledger.save": lambda _, given, named, __: books.saved(
+                given[0], given[1], named["token"]
+            ),
+            "ledger.record": lambda _, given, __, answer: books.recorded(given[0], answer),
+            "tally.reserve": lambda actor, *_: actor.reserves(now()),
+            "tally.take": lambda _, given, __, answer: books.took(given[0], answer),
+            "control.advance": lambda _, given, named, __: watch.advanced(
+                given[0].work, named["watermark"]
+            ),
+            "queue.waiting": lambda actor, given, _, answer: actor.waiting.update(
+                {given[0]: answer}
+            ),
+            "queue.hide": lambda _, given, *__: self._expect(given[0][0].queue, now() + given[1]),
+            "queue.hand_out": self._handed_out,
+            "executions.extend": lambda actor, _, named, __: watch.extended(
+                named["token"], asked_at=actor.called_at
+            ),
+            "queue.send": lambda actor, given, *_: actor.sent.extend(given[0]),
+            "queue.delete": lambda actor, given, *_: watch.deleted(actor.name, given[0]),
+        }
+
+    def _handed_out(
+        self, actor: Actor, _: Sequence[Any], named: Mapping[str, Any], *__: object
+    ) -> None:
+        delay = named.get("delay", NOTHING)
+        jitter = actor.random.choice((0, 0, 50, 300, 2000)) * _MS
+        self.engine.at(self.world.now() + delay + jitter, self._take_work)
 
     def _sent(self, one: Outgoing, delay: timedelta) -> None:
         """Follow up on a message that will be visible after a while."""
@@ -360,8 +449,8 @@ class Simulation:
     def _receive(self, lane: str) -> None:
         """Have a worker take what is visible in a lane, if there are workers."""
         now = self.world.now()
-        for fault in (Fault.OUTAGE, Fault.DEPLOY):
-            if spell := self.weather.spell(fault, "workers", now, self.decisions):
+        for fault, of in (*_NOBODY_WORKS, (Fault.OUTAGE, f"lane {lane}")):
+            if spell := self.weather.spell(fault, of, now, self.decisions):
                 self.engine.at(spell.ends, partial(self._receive, lane))
                 return
         is_full = True
@@ -423,15 +512,24 @@ class Simulation:
         """The handler: it takes its time, and stops when it is asked to."""
         row = claimed.execution
         planned = play(self.owners.mood, self._random(f"play {row.id} {row.attempt} {row.crashes}"))
+        habits = self._habits(row)
+        planned = self._asked_to_wait(planned, habits)
         dies = self._hit(actor.random.random(), Fault.HANDLER_DIES, actor.name)
         handler = _Handler()
         heartbeats = Heartbeats(ports)
         self.history.note(actor.name, f"runs {row.id} try {row.attempt}")
-        live = self.watch.begins(claimed)
+        live, made = self.watch.begins(claimed), None
+        self.books.begins(claimed, self._creators.get(row.job_id))
         try:
             with heartbeats.watch(claimed, handler):
                 share = planned.dies_at if dies else 1
-                self._last(heartbeats, handler, live, planned.lasts * share)
+                if habits.keeps and planned.elsewhere is None:
+                    working = self._working(
+                        actor, ports, claimed, habits, heartbeats, handler, live
+                    )
+                    made = working.do(planned, dies=dies)
+                else:
+                    self._last(heartbeats, handler, live, planned.lasts * share)
         finally:
             self.watch.ends(live)
         if dies:
@@ -441,23 +539,90 @@ class Simulation:
             elsewhere = self._actor(f"elsewhere-{body_of(row.id)}", "api", ends_in=None)
             self.watch.defers(claimed)
             self.engine.spawn(elsewhere, partial(self._end_elsewhere, claimed, planned))
+            if Feature.BEATS in self.features and not planned.is_silent:
+                another = self._actor(f"beats-{body_of(row.id)}", "api", ends_in=None)
+                beats = partial(self._beat_elsewhere, claimed, planned.elsewhere)
+                self.engine.spawn(another, lambda _: beats())
             return Deferred(terms=_TERMS)
-        return _stopped(handler.why) or planned.comes_to
+        return made or _stopped(handler.why) or planned.comes_to
+
+    def _habits(self, row: Execution) -> Habits:
+        """What its job's task makes use of: the same for all of its executions."""
+        if not self.features:
+            return _PLAIN
+        return Habits.drawn(self.features, self._random(f"habits {row.job_id}"))
+
+    def _asked_to_wait(self, planned: Play, habits: Habits) -> Play:
+        """The same, unless what it calls is busy: then it is told when to come again."""
+        if Feature.BUSY not in habits.of:
+            return planned
+        now = self.world.now()
+        for begins, ends in self._busy:
+            if begins <= now < ends:
+                failure = Failure(
+                    kind=FailureKind.RATE_LIMITED,
+                    type="Busy",
+                    message="429",
+                    retry_after=max(ends - now, _SECOND),
+                )
+                return replace(
+                    planned, lasts=NOTHING, comes_to=Failed(failure=failure), elsewhere=None
+                )
+        return planned
+
+    def _working(
+        self,
+        actor: Actor,
+        ports: Ports,
+        claimed: Claimed,
+        habits: Habits,
+        heartbeats: Heartbeats,
+        handler: "_Handler",
+        live: Live,
+    ) -> Working:
+        """A handler that keeps what it does, and beats between."""
+
+        def goes_on() -> bool:
+            heartbeats.tick()
+            if handler.why is None:
+                self.watch.goes_on(live)
+            return handler.why is None
+
+        return Working(
+            ports=ports,
+            claimed=claimed,
+            habits=habits,
+            books=self.books,
+            who=actor.name,
+            chance=self._random(f"works {actor.name}"),
+            last=partial(self._last, heartbeats, handler, live),
+            goes_on=goes_on,
+            loses=partial(handler.stop, Stop.LOST_LEASE),
+        )
 
     def _end_elsewhere(self, claimed: Claimed, planned: Play, actor: Actor) -> None:
         """Somebody else's work on a deferred try: it beats, and says how it ended, or is silent."""
         if planned.is_silent or planned.elsewhere is None:
             return
         ports, id = self.wire.ports(), claimed.execution.id
-        until = self.world.clock.now() + planned.elsewhere
         with suppress(Conflict, NotFound):
-            while (left := until - self.world.clock.now()) > NOTHING:
-                self.engine.wait(min(left, _BEATS_EVERY))
-                self._say(lambda: deferred.heartbeat(ports, id, claimed.callback))
+            self._beat(claimed, planned.elsewhere)
             outcome = planned.comes_to
             if isinstance(outcome, Succeeded | Failed):
                 said = f"{type(outcome).__name__} {actor.name}"
                 self._say(lambda: deferred.end(ports, id, claimed.callback, outcome, said=said))
+
+    def _beat_elsewhere(self, claimed: Claimed, lasts: timedelta) -> None:
+        """As `_end_elsewhere`, but that it says no more than that it goes on."""
+        with suppress(Conflict, NotFound):
+            self._beat(claimed, lasts)
+
+    def _beat(self, claimed: Claimed, lasts: timedelta) -> None:
+        ports, id = self.wire.ports(), claimed.execution.id
+        until = self.world.clock.now() + lasts
+        while (left := until - self.world.clock.now()) > NOTHING:
+            self.engine.wait(min(left, _BEATS_EVERY))
+            self._say(lambda: deferred.heartbeat(ports, id, claimed.callback))
 
     def _say(self, call: Callable[[], Execution]) -> None:
         """Until there is an answer, some times: whoever calls knows no more than that."""

@@ -1,19 +1,27 @@
 """What is checked all along: each write of a row, each lease, each call of a handler."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Final
 
-from lamplighter.core.buckets import ExecutionId, JobId
+from lamplighter.core.buckets import ExecutionId, JobId, Position
+from lamplighter.core.lease import Work
 from lamplighter.core.lifecycle import TRANSITIONS, State, event_to
-from lamplighter.core.limits import MAX_CLOCK_ERROR, TAKE_OVER_GRACE, WORKER_LEASE
-from lamplighter.core.model import Execution, OverlapPolicy
+from lamplighter.core.limits import (
+    MAX_BACKOFF,
+    MAX_CLOCK_ERROR,
+    TAKE_OVER_GRACE,
+    WORKER_LEASE,
+)
+from lamplighter.core.model import Execution, Job, OverlapPolicy
 from lamplighter.core.planning import supersedes
+from lamplighter.core.sweeping import is_backlog
 from lamplighter.memory import Counts, MemoryWorld
-from lamplighter.ports import Received
+from lamplighter.ports import Outgoing, Received
 from lamplighter.services.execute import Claimed
+from lamplighter.sim.books import Books
 from lamplighter.sim.system import Run
 
 _HELD_S: Final = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
@@ -48,8 +56,8 @@ class Live:
 class Mended(Counts):
     """Telemetry of one visit of the sweep, which counts beside what all the others tell."""
 
-    of_what: int = 0
-    """How often it told why it sent something."""
+    of_jobs: set[JobId] = field(default_factory=set)
+    """Of whose executions it told why it sent something."""
     reasons: list[str] = field(default_factory=list)
     """Of what was recovered."""
 
@@ -60,16 +68,16 @@ class Mended(Counts):
         return cls(**shared, reasons=reasons)
 
     def recovered(self, execution: Execution, *, reason: str) -> None:
-        self.of_what += 1
+        self.of_jobs.add(execution.job_id)
         self.reasons.append(reason)
         super().recovered(execution, reason=reason)
 
     def finished(self, execution: Execution) -> None:
-        self.of_what += 1
+        self.of_jobs.add(execution.job_id)
         super().finished(execution)
 
     def promoted(self, execution: Execution, *, to: str) -> None:
-        self.of_what += 1
+        self.of_jobs.add(execution.job_id)
         super().promoted(execution, to=to)
 
 
@@ -84,13 +92,19 @@ class Watch:
     """Told of every row that is about to be written."""
     mended: list[str] = field(default_factory=list)
     """Why the sweep sent something, each time that it did."""
+    counts: Callable[[Execution | Job], object] = lambda _: None
+    """Told of every execution and every job that is about to be made."""
+    books: Books = field(init=False)
 
     def __post_init__(self) -> None:
+        self.books = Books(world=self.world, tell=self.tell)
+        self._watermarks: dict[Work, Position] = {}
         self._of_execution: dict[ExecutionId, list[Live]] = defaultdict(list)
         self._of_job: dict[JobId, list[Live]] = defaultdict(list)
         self._of_token: dict[str, Live] = {}
         self._deferred: dict[JobId, list[Claimed]] = defaultdict(list)
         self.world.tables.executions = _Rows(self)
+        self.world.tables.jobs = _Jobs(self)
 
     def tell(self, promise: str, says: str, *about: str) -> None:
         """Note a broken promise; each is told once."""
@@ -167,15 +181,39 @@ class Watch:
                 says = f"{who} deletes the message of {row.id}, which it holds"
                 self.tell("the outcome comes before the ack", says, row.id)
 
-    def swept(self, who: str, *, sent: int, told: int) -> None:
-        """A visit of the sweep has ended: whatever it mended is counted."""
-        if sent and not told:
-            self.tell("every repair is counted", f"{who} sent {sent} messages in silence")
+    def swept(
+        self, who: str, *, sent: Sequence[Outgoing], told: Mended, waiting: Mapping[str, int]
+    ) -> None:
+        """A visit of the sweep has ended: whatever it mended is counted.
+
+        What waits in a lane is late, and no more than that: its message is sent in silence.
+        `waiting` is how many messages the visit was told wait in each.
+        """
+        for id in [one.message.execution_id for one in sent]:
+            row = self.world.tables.executions[id]
+            is_backed_up = is_backlog(waiting.get(row.queue, 0), due_each_minute=0)
+            if row.job_id not in told.of_jobs and not is_backed_up:
+                self.tell("every repair is counted", f"{who} sends {id} in silence", id)
+
+    def advanced(self, work: Work, watermark: Position) -> None:
+        """A watermark is written, by whoever may."""
+        before = self._watermarks.setdefault(work, watermark)
+        self._watermarks[work] = watermark
+        if watermark < before:
+            self.tell("no watermark goes back", f"{work} goes from {before} to {watermark}")
+
+    def defined(self, before: Job | None, after: Job) -> None:
+        """A job is written."""
+        if before is None:
+            self.counts(after)
+        self.books.refers(after)
 
     def written(self, before: Execution | None, after: Execution) -> None:
         """A row is written."""
         self.seen(after)
+        self.books.refers(after)
         if before is None:
+            self.counts(after)
             if after.state is not State.SCHEDULED:
                 self.tell("rows are legal", f"{after.id} is made {after.state}", after.id)
         elif why := _illegal(before, after):
@@ -184,6 +222,29 @@ class Watch:
             self._not_too_soon(before, after)
         elif before.next_run_at is not None and after.state is State.RUNNING:
             self._not_before(before.next_run_at, after)
+        elif after.state is State.RUNNING:
+            self._not_shorter(before, after)
+        elif after.state is State.RETRYING:
+            self._waited_for(after)
+
+    def _not_shorter(self, before: Execution, after: Execution) -> None:
+        """A beat that comes late, after those that follow it, takes nothing back (P9)."""
+        held, holds = before.lease_until, after.lease_until
+        # A handler that hands its try over is done: whoever has it has a lease of their own.
+        is_same = before.deferral == after.deferral
+        if held is not None and holds is not None and holds < held and is_same:
+            says = f"{after.id} was held until {held}, and is until {holds}"
+            self.tell("no lease is shortened", says, after.id)
+
+    def _waited_for(self, row: Execution) -> None:
+        """Whoever asked to be left alone for a while is."""
+        error, due_at = row.error, row.next_run_at
+        ended_at = row.attempts[-1].finished_at if row.attempts else None
+        if error is None or error.retry_after is None or ended_at is None or due_at is None:
+            return
+        if due_at < ended_at + min(error.retry_after, MAX_BACKOFF):
+            says = f"{row.id} is tried at {due_at}, {error.retry_after} after {ended_at} or later"
+            self.tell("a rate limit is waited for", says, row.id)
 
     def _not_too_soon(self, before: Execution, after: Execution) -> None:
         lease = before.lease_until
@@ -257,6 +318,18 @@ class _Rows(dict[ExecutionId, Execution]):
     def __setitem__(self, id: ExecutionId, row: Execution) -> None:
         self._watch.written(self.get(id), row)
         super().__setitem__(id, row)
+
+
+class _Jobs(dict[JobId, Job]):
+    """The table of jobs; each write of it is looked at."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __setitem__(self, id: JobId, job: Job) -> None:
+        self._watch.defined(self.get(id), job)
+        super().__setitem__(id, job)
 
 
 def _illegal(before: Execution, after: Execution) -> str | None:

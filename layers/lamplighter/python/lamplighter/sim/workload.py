@@ -1,9 +1,12 @@
 """What owners ask for, and what their handlers do: every choice from the seed and a name."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
@@ -24,9 +27,22 @@ from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
+from lamplighter.core.status import Status
 from lamplighter.ports import Ports
-from lamplighter.services import amend, backfill, cancel, inspect, manage, replay, trigger
+from lamplighter.services import (
+    amend,
+    backfill,
+    bulk,
+    cancel,
+    inspect,
+    manage,
+    payloads,
+    replay,
+    trigger,
+)
 from lamplighter.services.submit import Created, IdempotencyKey, NewJob, ScheduleMaker, submit
+from lamplighter.sim.books import Books
+from lamplighter.sim.features import PLAIN, Feature
 
 _SECOND: Final = timedelta(seconds=1)
 _OWNERS: Final = (Owner("ada"), Owner("bea"), Owner("cai"))
@@ -38,6 +54,20 @@ _OFFSETS_S: Final = (-5, 0, 3, 30, 200, 239, 240, 241, 250, 254, 255, 256, 260, 
 _LANES: Final = ("default", "default", "critical", "bulk")
 _ELSEWHERE_S: Final = (0, 1, 25, 70, 300)
 _SILENT: Final = 0.2
+_NO_PAYLOAD: Final = "null"
+# In the row, an item of its own.
+_SIZES: Final = (1, 600, 5_000)
+_REFERRED: Final = 0.4
+_REPLACED: Final = 0.3
+_DELETED: Final = 0.6
+_PAGE: Final = 5
+_PAGES: Final = 3
+_ENDED: Final = frozenset(
+    {Status.SUCCEEDED, Status.FAILED, Status.DEAD_LETTERED, Status.CANCELLED, Status.SKIPPED}
+)
+_WAITING: Final = frozenset(
+    {Status.SCHEDULED, Status.QUEUED, Status.RETRYING, Status.BLOCKED, Status.RUNNING}
+)
 _DURATIONS_S: Final = (0, 0, 1, 5, 12, 45, 90, 150, 260)
 
 
@@ -55,6 +85,8 @@ class What(StrEnum):
     BACKFILL = "backfill"
     SNOOP = "snoop"
     """Ask for what is another's."""
+    CANCEL_MANY = "cancel-many"
+    REPLAY_MANY = "replay-many"
 
 
 _OFTEN: Final = (
@@ -124,6 +156,20 @@ def whims(random: Random, mood: Mood, *, start: datetime, end: datetime) -> Sequ
     return sorted(found, key=lambda whim: (whim.at, whim.number))
 
 
+def more_whims(random: Random, mood: Mood, *, start: datetime, end: datetime) -> Sequence[Whim]:
+    """What is done to many at once, in a history with bulk operations."""
+    first = mood.creates + mood.changes
+    return [
+        Whim(
+            number=number,
+            what=random.choice((What.CANCEL_MANY, What.REPLAY_MANY)),
+            at=start + (end - start) * random.uniform(0.2, 1),
+            of=random.randrange(mood.creates),
+        )
+        for number in range(first, first + random.randint(2, 8))
+    ]
+
+
 @dataclass(kw_only=True)
 class Owners:
     """Does what is on the owners' minds, and keeps what they were promised."""
@@ -132,6 +178,12 @@ class Owners:
     rows: Mapping[ExecutionId, Execution]
     wait: Callable[[timedelta], None]
     tell: Callable[..., None]
+    books: Books
+    more: Callable[[str], Random]
+    """The chance of what is chosen beside the plain, by a name."""
+    features: frozenset[Feature] = PLAIN
+    made: Callable[[], bool] = lambda: False
+    """Whether whoever has their turn has made a job or an execution."""
     jobs: dict[int, JobId] = field(default_factory=dict)
     """What each create came to."""
     accepted: dict[str, datetime] = field(default_factory=dict)
@@ -145,7 +197,11 @@ class Owners:
                 self._create(ports, owner, whim, random)
             elif (id := self.jobs.get(whim.of)) is not None:
                 self._change(ports, owner, id, whim, random)
-        except (Conflict, NotFound, Rejected, OverQuota, Unavailable):
+        except OverQuota as over:
+            if self.made():
+                says = f"{whim.name} is refused, over {over.quota}, and makes something"
+                self.tell("nobody has more than their quota", says)
+        except (Conflict, NotFound, Rejected, Unavailable):
             return
 
     def _change(self, ports: Ports, owner: Owner, id: JobId, whim: Whim, random: Random) -> None:
@@ -158,7 +214,7 @@ class Owners:
             case What.RESUME:
                 manage.resume(ports, owner, id)
             case What.PATCH:
-                self._patch(ports, owner, id, random)
+                self._patch(ports, owner, id, whim, random)
             case What.DELETE:
                 manage.delete(ports, owner, id, request=random.random() < 0.5)
             case What.CANCEL | What.REPLAY:
@@ -167,11 +223,13 @@ class Owners:
                 self._backfill(ports, owner, id, whim, random)
             case What.SNOOP:
                 self._snoop(ports, owner, id)
+            case What.CANCEL_MANY | What.REPLAY_MANY:
+                self._to_many(ports, owner, id, whim)
             case other:
                 raise AssertionError(other)
 
     def _create(self, ports: Ports, owner: Owner, whim: Whim, random: Random) -> None:
-        new = self._new(ports, owner, random)
+        new = self._loaded(ports, self._new(ports, owner, random), whim)
         key = None
         if random.random() < 0.5:
             key = IdempotencyKey[Created](
@@ -212,9 +270,44 @@ class Owners:
         is_now = random.random() < 0.1
         return NewJob(owner=owner, spec=spec, run_at=None if is_now else now + offset * _SECOND)
 
-    def _patch(self, ports: Ports, owner: Owner, id: JobId, random: Random) -> None:
+    def _loaded(self, ports: Ports, new: NewJob, whim: Whim) -> NewJob:
+        """With a payload of its own, in a history where they are large."""
+        self.books.given[whim.of].add(_NO_PAYLOAD)
+        if Feature.PAYLOADS not in self.features:
+            return new
+        random = self.more(f"{whim.name} gives")
+        text = _text_of(whim, size=random.choice(_SIZES))
+        self.books.given[whim.of].add(text)
+        if random.random() < _REFERRED:
+            return replace(new, named=self._uploaded(ports, new.owner, text, random))
+        return replace(new, spec=replace(new.spec, payload=Payload.of(text)))
+
+    def _uploaded(self, ports: Ports, owner: Owner, text: str, random: Random) -> payloads.Named:
+        """An object in the bucket, which may be replaced or deleted once a version is named."""
+        content, bucket = text.encode(), self.books.world.payloads
+        granted = payloads.grant(
+            ports,
+            owner,
+            size=len(content),
+            digest=sha256(content).hexdigest(),
+            content_type="application/json",
+        )
+        version = bucket.upload(granted.upload.url, granted.upload.headers, content)
+        self.books.uploads[version] = text
+        meanwhile = random.random()
+        if meanwhile < _REPLACED:
+            self.books.uploads[bucket.put(granted.key, b"null")] = "null"
+        elif meanwhile < _DELETED:
+            bucket.delete(granted.key)
+        return payloads.Named(key=granted.key, version_id=version)
+
+    def _patch(self, ports: Ports, owner: Owner, id: JobId, whim: Whim, random: Random) -> None:
         now = ports.clock.now()
-        payload = Payload.of(str(random.random()))
+        text = str(random.random())
+        if Feature.PAYLOADS in self.features:
+            text = _text_of(whim, size=self.more(f"{whim.name} gives").choice(_SIZES))
+        self.books.given[whim.of].add(text)
+        payload = Payload.of(text)
         if execution_of(id) is not None:
             offset = random.choice(_OFFSETS_S) * _SECOND
             run_at = now + offset if random.random() < 0.6 else None
@@ -240,9 +333,44 @@ class Owners:
             return
         one = random.choice(ids[-5:])
         if wanted:
+            self.books.replays[one] += 1
             self._accept(replay.replay(ports, owner, one, key=_key(whim)))
         else:
             cancel.cancel(ports, owner, one)
+
+    def _to_many(self, ports: Ports, owner: Owner, id: JobId, whim: Whim) -> None:
+        """Cancel or replay some of what an owner has, a page at a time; asked again with its key.
+
+        Each is replayed once, however often the whole is asked for.
+        """
+        random, key = self.more(f"{whim.name} means"), _key(whim)
+        is_replay = whim.what is What.REPLAY_MANY
+        wanted = inspect.Wanted(statuses=_ENDED if is_replay else _WAITING)
+        selection = bulk.Selection(wanted=wanted, job_id=id if random.random() < 0.7 else None)
+        asked: set[ExecutionId] = set()
+
+        def act(seen: inspect.Seen) -> None:
+            if seen.row.owner != owner:
+                says = f"{owner} may change {seen.row.id} of {seen.row.owner}"
+                self.tell("no owner sees another", says, seen.row.id)
+            if is_replay and seen.row.id not in asked:
+                asked.add(seen.row.id)
+                self.books.replays[seen.row.id] += 1
+            with suppress(Conflict, OverQuota):
+                if is_replay:
+                    self._accept(bulk.replay_once(ports, owner, seen.row, key))
+                else:
+                    cancel.cancel(ports, owner, seen.row.id)
+
+        for _ in range(random.randint(1, 2)):
+            after = None
+            for _ in range(_PAGES):
+                with suppress(Unavailable):
+                    page = bulk.found(ports, owner, selection, after=after, limit=_PAGE)
+                    after = bulk.each(ports, page, act).next
+                    if after is None:
+                        break
+                self.wait(_SECOND)
 
     def _backfill(self, ports: Ports, owner: Owner, id: JobId, whim: Whim, random: Random) -> None:
         end = ports.clock.now()
@@ -315,6 +443,11 @@ def _elsewhere(mood: Mood, random: Random) -> timedelta | None:
     return random.choice(_ELSEWHERE_S) * _SECOND if random.random() < mood.deferring else None
 
 
+def _text_of(whim: Whim, *, size: int) -> str:
+    """A payload that is nobody else's."""
+    return json.dumps({"by": whim.name, "more": "x" * size})
+
+
 def _key(whim: Whim) -> IdempotencyKey[Execution]:
     return IdempotencyKey(key=whim.name, fingerprint="body", render=lambda row: row.id)
 
@@ -329,7 +462,7 @@ def _amended(row: Execution, payload: Payload, run_at: datetime | None) -> NewJo
 def _spec(random: Random) -> Spec:
     return Spec(
         task="echo",
-        payload=Payload.of("null"),
+        payload=Payload.of(_NO_PAYLOAD),
         queue=random.choice(_LANES),
         timeout=random.choice((30, 120, 840, 840)) * _SECOND,
         retry=RetryPolicy(
