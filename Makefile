@@ -27,7 +27,7 @@ run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://12
 	@exec $(BIN)/lamplighter run
 
 test: .venv/.ready .venv-local/.ready ## Run every test, offline (about 10 minutes on two cores)
-	@$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (13 minutes)
 	@$(BIN)/python -m tests.local.acceptance $(SECTION)

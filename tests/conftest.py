@@ -1,7 +1,12 @@
 """What holds for all tests."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.examples import examples
 from tests.support.repeating import REPEATED_BY
@@ -9,6 +14,27 @@ from tests.support.repeating import REPEATED_BY
 # No deadline: on a shared machine an example may take long without anything being wrong.
 settings.register_profile("ours", max_examples=examples(100), deadline=None, print_blob=True)
 settings.load_profile("ours")
+
+# Each has what takes long to set up: it is set up once if they go to one worker, side by side.
+TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
+    "infra": ("tests/infra/",),
+    "local": ("tests/local/test_run.py", "tests/cli/test_worker.py"),
+}
+
+
+class _Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Of what is not named above, each test goes to whoever is free.
+
+    The marker `xdist_group` would say so, but pytest 9.2 shows xdist nothing of it.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((name for name, some in TOGETHER.items() if nodeid.startswith(some)), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Share out the tests between the workers of `pytest -n`."""
+    return _Together(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

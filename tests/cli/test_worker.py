@@ -32,8 +32,6 @@ from tests.contract.worlds import Clients
 from tests.support.jobs import OWNER
 from tests.support.tables import create_tables
 
-pytestmark = pytest.mark.xdist_group("local")
-
 WITHIN_S = 30.0
 TASKS = """
 import time

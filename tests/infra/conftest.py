@@ -1,4 +1,4 @@
-"""One synth for all of these tests, on one worker: an import of aws_cdk alone takes 5 s."""
+"""One synth for all of these tests: an import of aws_cdk alone takes 5 s."""
 
 import json
 from collections.abc import Mapping
@@ -8,14 +8,6 @@ import pytest
 
 from infra.app import build
 from tests.infra.templates import Assembly
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("infra"))
 
 
 def synthesized(folder: Path, context: Mapping[str, str]) -> Assembly:

@@ -25,7 +25,7 @@ from tests.local.product import (
     run,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("local")]
+pytestmark = pytest.mark.slow
 
 FINAL = {"SUCCEEDED", "FAILED", "DEAD_LETTERED", "CANCELLED", "SKIPPED", "EXPIRED"}
 DUE_IN = timedelta(seconds=3)
