@@ -354,7 +354,7 @@ def judged(walk: Walk, ended: Ended) -> Iterator[str]:
         yield "nothing needs mending: the sweep found something to repair, though nothing was lost"
     if walk.is_alone and not ended.is_struck:
         yield from _late(system)
-    yield from _left_out(system)
+    yield from _left_out(system, is_struck=ended.is_struck)
     yield from walk.checks(system)
 
 
@@ -364,9 +364,17 @@ def _late(system: System) -> Iterator[str]:
             yield f"on time: {row.id}, due {row.run_at}, started {row.first_started_at}"
 
 
-def _left_out(system: System) -> Iterator[str]:
-    """What an earlier version took back, and the job as it is plans again, is not left so (P19)."""
+def _left_out(system: System, *, is_struck: bool) -> Iterator[str]:
+    """What an earlier version took back, and the job as it is plans again, is not left so (P19).
+
+    But where a fault made it late: then the misfire policy may have a later slot run for it.
+    """
     tables = system.world.tables
+    latest = {
+        row.job_id: row.scheduled_for
+        for row in sorted(tables.executions.values(), key=lambda row: row.scheduled_for)
+        if row.trigger is Trigger.SCHEDULE and row.first_started_at is not None
+    }
     for row in tables.executions.values():
         job = tables.jobs.get(row.job_id)
         if job is None or job.status is not JobStatus.ACTIVE or row.trigger is not Trigger.SCHEDULE:
@@ -374,6 +382,9 @@ def _left_out(system: System) -> Iterator[str]:
         is_planned = row.scheduled_for > job.since and job.schedule.contains(row.scheduled_for)
         is_its = row.id == job.occurrence_id(row.scheduled_for)
         by_owner = row.cancel_requested_at is not None
+        may_be_late = is_struck and job.misfire is MisfirePolicy.FIRE_ONCE
+        if may_be_late and latest.get(job.id, job.since) > row.scheduled_for:
+            continue
         if row.state is State.CANCELLED and is_planned and is_its and not by_owner:
             yield f"a slot that is planned runs: {row.id} is CANCELLED, {row.reason}"
 
