@@ -432,6 +432,19 @@ def test_without_a_token_nothing_is_sent_to_a_strange_host() -> None:
     assert result.stderr == "lamplighter: no token: give --token or LAMPLIGHTER_TOKEN\n"
 
 
+@pytest.mark.parametrize("token", ["ü", "a\nb", "a\x00"])
+def test_what_is_no_token_is_blamed_before_anything_is_asked(token: str) -> None:
+    result = on(
+        httpx.MockTransport(lambda _: httpx.Response(500)),
+        *("jobs", "list", "--token", token),
+        LAMPLIGHTER_URL="https://example.com",
+    )
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("lamplighter: --token or LAMPLIGHTER_TOKEN has what no token")
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("url", ["foo", "127.0.0.1:8080", "ftp://host", "http://", "http://h:x"])
 def test_what_is_no_url_is_blamed_and_not_the_token(url: str) -> None:
     result = on(

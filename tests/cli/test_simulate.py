@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -67,3 +68,13 @@ def test_without_greenlet_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
 
     assert result.exit_code == 2
     assert result.stderr == "lamplighter: greenlet is missing: pip install 'lamplighter[sim]'\n"
+
+
+@pytest.mark.parametrize("file", ["nowhere/history.jsonl", "/dev/full"])
+def test_a_history_that_cannot_be_written_ends_it_with_2(file: str, tmp_path: Path) -> None:
+    path = tmp_path / file
+
+    result = runner.invoke(app, [*_SHORT, "--seed", "3", "--history", str(path)])
+
+    assert result.exit_code == 2
+    assert f"lamplighter: --history {path}: " in result.stderr

@@ -243,6 +243,35 @@ def test_a_policy_out_of_range_is_refused_by_name(field: str, value: float) -> N
     assert refused.value.value is value
 
 
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"max_attempts": 2.5}, "max_attempts"),
+        ({"max_attempts": 3.0}, "max_attempts"),
+        ({"max_attempts": True}, "max_attempts"),
+        ({"max_attempts": "3"}, "max_attempts"),
+        ({"max_attempts": None}, "max_attempts"),
+        ({"base_seconds": "1"}, "base_seconds"),
+        ({"jitter": True}, "jitter"),
+        ({"factor": None}, "factor"),
+        ({"honor_retry_after": "no"}, "honor_retry_after"),
+        ({"honor_retry_after": 0}, "honor_retry_after"),
+        ({"retry_on": "Busy"}, "retry_on"),
+        ({"retry_on": None}, "retry_on"),
+        ({"retry_on": ["Busy"]}, "retry_on"),
+        ({"no_retry_on": {"Busy"}}, "no_retry_on"),
+        ({"retry_on": (ValueError,)}, "retry_on.0"),
+        ({"no_retry_on": ("Busy", None)}, "no_retry_on.1"),
+    ],
+    ids=str,
+)
+def test_a_policy_of_another_type_is_refused_by_name(said: dict[str, object], field: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        RetryPolicy(**said)  # type: ignore[arg-type]
+
+    assert refused.value.field == f"retry_policy.{field}"
+
+
 MANY = tuple(f"E{n}" for n in range(21))
 
 

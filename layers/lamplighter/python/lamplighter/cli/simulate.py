@@ -45,7 +45,8 @@ def simulate(
         typer.Option(help="How many share the work; as many as cores.", show_default=False, min=1),
     ] = None,
     replays: Annotated[
-        int, typer.Option(help="How often a history that fails is replayed to make it short.")
+        int,
+        typer.Option(help="How often a history that fails is replayed to make it short.", min=0),
     ] = 100,
     history: Annotated[
         Path | None,
@@ -81,7 +82,10 @@ def simulate(
     # To be read while it runs, or once it was killed.
     typer.echo(f"seed {first}", err=True)
     if history is not None:
-        record(Setup(seed=first, faults=chosen, features=used), history)
+        try:
+            record(Setup(seed=first, faults=chosen, features=used), history)
+        except OSError as error:
+            raise fail(f"--history {history}: {error.strerror}", REFUSED) from error
     report = run(
         seed=first, executions=executions, faults=chosen, features=used, processes=processes
     )

@@ -64,6 +64,9 @@ class Surroundings:
         _check_url(url)
         if token and owner:
             raise fail("--owner with a token, which names its owner already", REFUSED)
+        if not (token.isascii() and token.isprintable()):
+            where = "--token or LAMPLIGHTER_TOKEN"
+            raise fail(f"{where} has what no token has: letters beyond ASCII, or lines", REFUSED)
         try:
             with Client(url, token or _minted(url, owner), transport=self.transport) as client:
                 yield client

@@ -61,7 +61,8 @@ class RetryPolicy:
     classes: of a class and its bases the nearest that is in either list decides, and when
     `retry_on` has any names, what none decides is not tried again. They only take retries
     away: nothing makes a permanent failure another try. `max_attempts` counts the first try.
-    Raises Rejected for what is out of range.
+    Raises Rejected for what is out of range or of another type: a task's module says it in code,
+    where nobody else looks.
     """
 
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -76,6 +77,10 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         longest = MAX_BACKOFF.total_seconds()
+        if type(self.max_attempts) is not int:
+            raise _rejected("max_attempts", self.max_attempts, "not a whole number")
+        if type(self.honor_retry_after) is not bool:
+            raise _rejected("honor_retry_after", self.honor_retry_after, "neither True nor False")
         _within("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
         _within("base_seconds", self.base_seconds, 0, longest)
         _within("factor", self.factor, 1, 100)
@@ -151,17 +156,22 @@ class RetryPolicy:
 
 
 def _within(field: str, value: float, low: float, high: float) -> None:
+    if type(value) not in {int, float}:
+        raise _rejected(field, value, "not a number")
     # Written so that a NaN, which compares false with everything, is refused too.
     if not low <= value <= high:
         raise _rejected(field, value, f"not in {low}–{high:g}")
 
 
-def _check_names(field: str, names: Sequence[str]) -> None:
+def _check_names(field: str, names: tuple[str, ...]) -> None:
+    # A text would be taken for its letters, which are names, too.
+    if type(names) is not tuple:
+        raise _rejected(field, names, 'not a tuple of names, such as ("Busy",)')
     if len(names) > RETRY_MAX_NAMES:
         raise _rejected(field, f"{len(names)} names", f"more than {RETRY_MAX_NAMES}")
     for place, name in enumerate(names):
         at = f"{field}.{place}"
-        if not name.isidentifier():
+        if type(name) is not str or not name.isidentifier():
             raise _rejected(at, name, "not the name of an error's class, without its module")
         if len(name) > RETRY_NAME_MAX_CHARS:
             raise _rejected(at, name, f"longer than {RETRY_NAME_MAX_CHARS} characters")
