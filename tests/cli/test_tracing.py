@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from lamplighter.aws import items
@@ -17,6 +19,7 @@ from lamplighter.cli.main import app
 from lamplighter.cli.surroundings import Surroundings
 from lamplighter.cli.tracing import record
 from lamplighter.core.buckets import LAYOUT_KEY, partition_key
+from lamplighter.core.errors import shown
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.memory import MemoryWorld
@@ -202,7 +205,7 @@ def test_a_simulated_history_is_well_and_a_planted_bug_is_seen_in_it(tmp_path: P
 )
 def test_what_is_no_history_is_refused_by_its_line(text: str, tmp_path: Path) -> None:
     file = tmp_path / "trace"
-    file.write_text(f'{{"job": {{"job_id": "one_1"}}}}\n{text}\n')
+    file.write_text(f'{{"job": {{"job_id": "one_1", "version": 1}}}}\n{text}\n')
 
     result = checked(file)
 
@@ -217,3 +220,218 @@ def test_a_file_with_nothing_in_it_is_no_history(content: bytes, tmp_path: Path)
 
         assert checked(tmp_path / name).exit_code == 2
     assert checked(tmp_path / "none").exit_code == 2
+
+
+NOON = "2026-07-01T12:00:00.000Z"
+JOB = {"job_id": "job_1", "version": 1, "overlap_policy": "SKIP"}
+TRY = {"number": 1, "started_at": NOON, "finished_at": NOON, "status": "FAILED"}
+EXECUTION = {
+    "execution_id": "ex_1",
+    "job_id": "job_1",
+    "job_version": 1,
+    "status": "FAILED",
+    "run_at": NOON,
+    "finished_at": NOON,
+    "result": None,
+    "attempts": [{**TRY, "error": {"kind": "permanent"}}],
+}
+LEDGER = {
+    "job_id": "job_1",
+    "expected": 2,
+    "fired": 2,
+    "skipped": 0,
+    "cancelled": 0,
+    "expired": 0,
+    "pending": 0,
+    "missed": 0,
+}
+WRITE = {
+    "at": NOON,
+    "execution_id": "ex_1",
+    "job_version": 1,
+    "state": "SCHEDULED",
+    "attempt": 1,
+    "token": None,
+    "lease_until": None,
+    "due_at": NOON,
+    "has_been_tried": False,
+    "said": "",
+}
+LINES: Mapping[str, Document] = {
+    "job": JOB,
+    "execution": EXECUTION,
+    "ledger": LEDGER,
+    "write": WRITE,
+    "Item": {"pk": {"S": "a"}, "sk": {"S": "job"}, "sc": {"S": "{}"}, "tn": {"S": "t"}},
+}
+
+
+def written(file: Path, *lines: object) -> Path:
+    """A history of such lines."""
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return file
+
+
+def test_lines_of_every_kind_are_well(tmp_path: Path) -> None:
+    lines = [{kind: LINES[kind]} for kind in ("job", "execution", "ledger", "write")]
+
+    result = checked(written(tmp_path / "trace", *lines))
+
+    assert result.exit_code == 0, result.output
+    assert "1 ledgers, the slots of 1 jobs: no promise was broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("job", "version", "1"),
+        ("job", "version", -1),
+        ("job", "version", True),
+        ("job", "overlap_policy", "skip"),
+        ("job", "overlap_policy", None),
+        ("job", "overlap_policy", ["SKIP"]),
+        ("job", "job_id", ["job_1"]),
+        ("job", "job_id", "\ud800"),
+        ("execution", "status", "SUCEEDED"),
+        ("execution", "job_version", "1"),
+        ("execution", "job_id", ["job_1"]),
+        ("execution", "execution_id", "\ud800"),
+        ("execution", "finished_at", "9999-12-31T23:59:59Z"),
+        ("ledger", "expected", "2"),
+        ("ledger", "fired", -2),
+        ("ledger", "fired", None),
+        ("ledger", "missed", [0]),
+        ("write", "execution_id", []),
+        ("write", "has_been_tried", 0),
+        ("write", "state", "QUEUED"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+def test_a_value_that_means_nothing_is_refused_by_its_field(
+    kind: str, name: str, value: object, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = written(tmp_path / "trace", {"job": JOB}, {kind: {**LINES[kind], name: value}})
+
+    result = checked(file, options=options)
+
+    assert result.exit_code == 2
+    assert f"{file}: line 2 is no part of a history: {kind}.{name}: " in result.stderr
+    assert f"(got {shown(value)})" in result.stderr
+
+
+def test_a_field_within_a_try_is_named(tmp_path: Path) -> None:
+    tries = [{**TRY, "error": None, "number": None}]
+    file = written(tmp_path / "trace", {"execution": {**EXECUTION, "attempts": tries}})
+
+    assert "execution.attempts.0.number: " in checked(file).stderr
+
+
+@pytest.mark.parametrize("name", ["version", "overlap_policy"])
+def test_a_recurring_job_has_to_say_what_it_promises(name: str, tmp_path: Path) -> None:
+    job = {field: value for field, value in JOB.items() if field != name}
+    file = written(tmp_path / "trace", {"job": job})
+
+    result = checked(file)
+
+    assert result.exit_code == 2
+    assert f"job.{name}: Field required" in result.stderr
+
+
+def with_damaged_row(file: Path, attribute: str, value: object) -> Path:
+    """An export whose first row has lost its sense."""
+    with gzip.open(file, "rt") as lines:
+        first, *rest = map(json.loads, lines)
+    first["Item"].pop(attribute)
+    if value is not None:
+        first["Item"][attribute] = value
+    file = file.parent / "damaged"
+    return written(file, first, *rest)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [(items.STATE, {"S": "NOPE"}), (items.STATE, None), (items.ATTEMPT, {"S": "one"})],
+)
+def test_a_row_that_cannot_be_read_back_is_left_out_and_counted(
+    attribute: str, value: object, tmp_path: Path
+) -> None:
+    system = lived()
+    row = next(iter(system.world.tables.executions.values()))
+    file = with_damaged_row(table_export(system, tmp_path / "trace.json.gz"), attribute, value)
+
+    result, as_json = checked(file), checked(file, options=("--json",))
+
+    assert (result.exit_code, as_json.exit_code) == (2, 2), result.output
+    place = f"{file}: line 1: execution {row.id} cannot be read back: {attribute}"
+    assert place in result.stdout
+    assert "no promise was broken in what could be read; 1 rows could not be" in result.stdout
+    assert json.loads(as_json.stdout)["unreadable_rows"] == [
+        {"file": str(file), "line": 1, "item": f"execution {row.id}", "attribute": attribute}
+    ]
+
+
+def test_a_promise_that_is_broken_beside_a_row_that_cannot_be_read_ends_it_with_1(
+    tmp_path: Path,
+) -> None:
+    system = lived()
+    export = table_export(system, tmp_path / "trace.json.gz")
+    damaged = with_damaged_row(export, items.STATE, {"S": "NOPE"})
+    hole = written(tmp_path / "hole", {"ledger": {**LEDGER, "expected": 3}})
+
+    result = checked(damaged, hole)
+
+    assert result.exit_code == 1
+    assert "1 promises broken in what could be read; 1 rows could not be" in result.stdout
+
+
+def test_of_an_export_it_is_told_how_many_jobs_slots_were_accounted_for(tmp_path: Path) -> None:
+    system = lived()
+    whole = table_export(system, tmp_path / "whole.gz")
+    part = table_export(system, tmp_path / "part.gz", with_control=False)
+
+    assert "0 ledgers, the slots of 2 jobs: no promise" in checked(whole).stdout
+    assert "0 ledgers, the slots of 0 jobs: no promise" in checked(part).stdout
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.sampled_from([NOON, "SUCCEEDED", "QUEUED", "\ud800", 10**400, "job_1"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["S", "N", "kind", "status", "\ud800"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def lines_with_one_field_replaced(draw: st.DrawFn) -> object:
+    kind = draw(st.sampled_from([*LINES]))
+    name = draw(st.sampled_from([*LINES[kind]]))
+    return {kind: {**LINES[kind], name: draw(VALUES)}}
+
+
+@given(
+    lines=st.lists(
+        VALUES
+        | st.dictionaries(st.sampled_from([*LINES]), VALUES, min_size=1, max_size=1)
+        | lines_with_one_field_replaced(),
+        max_size=3,
+    )
+)
+def test_whatever_the_lines_are_it_ends_with_0_1_or_2(
+    lines: list[object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = written(tmp_path_factory.getbasetemp() / "any", *lines)
+
+    for options in ((), ("--json",)):
+        result = checked(file, options=options)
+
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert result.exit_code in {0, 1, 2}

@@ -11,6 +11,7 @@ from typing import Any
 from lamplighter.aws import items, schema
 from lamplighter.core.buckets import JOB_SORT_KEY, LAYOUT_KEY, partition_key
 from lamplighter.core.completeness import Outcome
+from lamplighter.core.errors import Rejected
 from lamplighter.core.lease import Grant, Kind, Layouts, Progress, Work
 from lamplighter.core.limits import EXECUTION_KEPT
 from lamplighter.core.model import Execution, Job, JobStatus
@@ -33,17 +34,20 @@ class Exported:
     progress: dict[tuple[str, str], Progress] = field(default_factory=dict)
     """How far the work of each control item was done."""
 
-    def take(self, item: Mapping[str, Any]) -> Execution | Job | None:
-        """Take a row in; the execution or the job that it is, as it is now."""
-        values = items.unmarshal(item)
-        key = (values[schema.PARTITION_KEY], values[schema.SORT_KEY])
-        if items.SCHEDULE in values:
+    def take(self, item: object) -> Execution | Job | None:
+        """Take a row in; the execution or the job that it is, as it is now.
+
+        Raises Damaged for one that cannot be read back, Rejected for what is none.
+        """
+        values = _unmarshalled(item)
+        key = (_key(values, schema.PARTITION_KEY), _key(values, schema.SORT_KEY))
+        if items.SCHEDULE in values or key[1] == JOB_SORT_KEY:
             job = items.job_from(values)
             if key[1] == JOB_SORT_KEY:
                 self.jobs[job.id] = job
                 return job
             self.versions.append(job)
-        elif {items.TASK, items.STATE, items.CREATED_AT} <= values.keys():
+        elif _is_execution(values):
             self.executions.append(items.execution_from(values))
             return self.executions[-1]
         elif key == LAYOUT_KEY:
@@ -112,6 +116,33 @@ class Exported:
                 key = partition_key(work.generation, work.partition, work.kind)
                 if work.kind is Kind.DISPATCH and (progress := self.progress.get(key)):
                     yield work, progress
+
+
+def _unmarshalled(item: object) -> Values:
+    if not isinstance(item, dict):
+        raise Rejected(field="Item", value=item, reason="not a JSON object")
+    return {name: _unmarshalled_one(name, value) for name, value in item.items()}
+
+
+def _unmarshalled_one(name: str, value: object) -> object:
+    try:
+        return items.unmarshal({name: value})[name]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        reason = "no attribute of DynamoDB JSON"
+        raise Rejected(field=f"Item.{name}", value=value, reason=reason) from None
+
+
+def _key(values: Values, name: str) -> str:
+    key = values.get(name)
+    if not isinstance(key, str):
+        raise Rejected(field=f"Item.{name}", value=key, reason="not a text")
+    return key
+
+
+def _is_execution(values: Values) -> bool:
+    """Also of one that has lost an attribute: what is damaged is no other kind of row."""
+    its_own = {items.TASK, items.STATE, items.CREATED_AT}
+    return items.POINTER_KIND not in values and len(its_own & values.keys()) >= len(its_own) - 1
 
 
 def _parts(ports: Ports, job: Job, as_of: datetime) -> Iterator[completeness.Account]:

@@ -4,13 +4,14 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from lamplighter.cli.surroundings import (
     FAILED,
@@ -23,22 +24,22 @@ from lamplighter.cli.surroundings import (
     fail,
     terminal,
 )
-from lamplighter.core.buckets import execution_of
-from lamplighter.core.errors import Rejected
+from lamplighter.core.buckets import JobId, execution_of
+from lamplighter.core.errors import Damaged, Rejected, shown
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import EXECUTION_KEPT
 from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.core.retry import Kind
 from lamplighter.core.schedule import format_instant, parse_instant
-from lamplighter.core.trace import Account, Told, Trace, Try, Write, violations
+from lamplighter.core.status import Status
+from lamplighter.core.trace import Account, Told, Trace, Try, Violation, Write, violations
 
 if TYPE_CHECKING:
     from lamplighter.cli.exported import Exported
     from lamplighter.sim.simulation import Setup, Simulation
 
-Document = Mapping[str, Any]
-_OUTCOMES: Final = ("fired", "skipped", "cancelled", "expired", "pending", "missed")
 _SHOWN: Final = 50
+_UNREADABLE_SHOWN: Final = 5
 _LINE_SHOWN: Final = 80
 _STATES: Final = {state.value: state for state in State}
 _A_MINUTE: Final = timedelta(minutes=1)
@@ -75,7 +76,8 @@ def check_trace(
 ) -> None:
     """Check a history against the table of transitions and the promises; end with 1 if any breaks.
 
-    Several files are parts of one history.
+    Several files are parts of one history. Ends with 2 if no promise is broken in what could be
+    read, but not all could.
     """
     reading = Reading()
     for file in files:
@@ -84,25 +86,42 @@ def check_trace(
         raise fail(f"nothing to check in {', '.join(map(str, files))}", REFUSED)
     trace = reading.trace()
     found = [*violations(trace)]
+    accounted_for = len({one.job_id for one in trace.accounts})
     if as_json:
         said = [{"promise": one.promise, "of": one.of, "says": one.says} for one in found]
-        terminal().print_json(data={**reading.counts, "violations": said})
+        rows = [one.document() for one in reading.unreadable]
+        counts = {**reading.counts, "jobs_accounted_for": accounted_for}
+        terminal().print_json(data={**counts, "violations": said, "unreadable_rows": rows})
     else:
-        for one in found[:_SHOWN]:
-            typer.echo(str(one))
-        if len(found) > _SHOWN:
-            typer.echo(f"and {len(found) - _SHOWN:,} more: --json shows them")
         told = ", ".join(f"{count:,} {name}" for name, count in reading.counts.items())
-        verdict = f"{len(found):,} promises broken" if found else "no promise was broken"
-        typer.echo(f"{told}: {verdict}")
+        told += f", the slots of {accounted_for:,} jobs"
+        _print(told, found, reading.unreadable)
     if found:
         raise typer.Exit(FAILED)
+    if reading.unreadable:
+        raise typer.Exit(REFUSED)
+
+
+def _print(told: str, found: Sequence[Violation], unreadable: "Sequence[Unreadable]") -> None:
+    for one in found[:_SHOWN]:
+        typer.echo(str(one))
+    if len(found) > _SHOWN:
+        typer.echo(f"and {len(found) - _SHOWN:,} more: --json shows them")
+    for row in unreadable[:_UNREADABLE_SHOWN]:
+        typer.echo(str(row))
+    if (rest := len(unreadable) - _UNREADABLE_SHOWN) > 0:
+        typer.echo(f"and {rest:,} more rows: --json shows them")
+    verdict = f"{len(found):,} promises broken" if found else "no promise was broken"
+    if unreadable:
+        verdict += f" in what could be read; {len(unreadable):,} rows could not be"
+    typer.echo(f"{told}: {verdict}")
 
 
 def _read(file: Path, into: "Reading") -> None:
     try:
         with _opened(file) as lines:
             for number, line in enumerate(lines, 1):
+                into.file, into.line = str(file), number
                 _read_line(line, into, place=f"{file}: line {number}")
     except OSError as error:
         raise fail(f"{file}: {error.strerror or error}", REFUSED) from error
@@ -127,6 +146,127 @@ def _read_line(line: str, into: "Reading", *, place: str) -> None:
         raise fail(f"{place} is no part of a history: {error}", REFUSED) from error
 
 
+def _an_instant(value: object) -> datetime:
+    try:
+        return parse_instant("", value if isinstance(value, str) else None)
+    except Rejected as error:
+        raise ValueError(error.reason) from None
+
+
+class _Line(BaseModel):
+    """What a line says, as much of it as is judged; what else it says may be anything."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+_Id = Annotated[str, Field(min_length=1)]
+_Ordinal = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=0)]
+_Instant = Annotated[datetime, PlainValidator(_an_instant)]
+# By their values: JSON has no names of ours.
+_State = Annotated[State, Field(strict=False)]
+_Status = Annotated[Status, Field(strict=False)]
+_Overlap = Annotated[OverlapPolicy, Field(strict=False)]
+_Kind = Annotated[Kind, Field(strict=False)]
+
+
+class _Job(_Line):
+    job_id: _Id
+    version: _Ordinal
+
+
+class _Recurring(_Job):
+    overlap_policy: _Overlap
+
+
+class _Error(_Line):
+    kind: _Kind
+
+
+class _Attempt(_Line):
+    number: _Ordinal
+    started_at: _Instant
+    finished_at: _Instant | None
+    status: _State
+    error: _Error | None
+
+
+class _Execution(_Line):
+    execution_id: _Id
+    job_id: _Id
+    job_version: _Ordinal
+    status: _Status
+    run_at: _Instant
+    finished_at: _Instant | None
+    result: Any
+    attempts: list[_Attempt]
+
+
+class _Ledger(_Line):
+    job_id: _Id
+    expected: _Count
+    fired: _Count
+    skipped: _Count
+    cancelled: _Count
+    expired: _Count
+    pending: _Count
+    missed: _Count
+
+
+class _Write(_Line):
+    at: _Instant
+    execution_id: _Id
+    job_version: _Ordinal
+    state: _State
+    attempt: _Ordinal
+    token: str | None
+    lease_until: _Instant | None
+    due_at: _Instant
+    has_been_tried: bool
+    said: str
+
+
+_Model = TypeVar("_Model", bound=_Line)
+
+
+def _said(model: type[_Model], kind: str, document: object) -> _Model:
+    """What a document says; raises Rejected, with the first field that is at fault."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+    field_ = ".".join([kind, *map(str, first["loc"])])
+    reason = first["msg"].removeprefix("Value error, ")
+    raise Rejected(field=field_, value=first["input"], reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A row of a table that cannot be read back, and where it was."""
+
+    file: str
+    line: int
+    why: Damaged
+
+    def __str__(self) -> str:
+        told = self.document()
+        place = f"{self.file}: line {self.line}"
+        return f"{place}: {told['item']} cannot be read back: {told['attribute'] or 'as a whole'}"
+
+    def document(self) -> Mapping[str, str | int | None]:
+        """As JSON; of a key that was damaged, what can be printed."""
+        return {
+            "file": _printable(self.file),
+            "line": self.line,
+            "item": f"{self.why.kind} {_printable(self.why.id)}",
+            "attribute": self.why.attribute and _printable(self.why.attribute),
+        }
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else shown(text)
+
+
 @dataclass(kw_only=True)
 class Reading:
     """A history, as much of it as was read."""
@@ -138,13 +278,17 @@ class Reading:
     jobs: int = 0
     exported: "Exported | None" = None
     """The rows of tables; None: there are none."""
+    unreadable: list[Unreadable] = field(default_factory=list)
+    file: str = ""
+    line: int = 0
+    """Where it is at."""
 
     def take(self, line: object) -> None:
         """Take one line's document in; raises ValueError and its like for what is none."""
         if not isinstance(line, dict) or len(line) != 1:
             raise ValueError("an object with one key is expected")
         ((kind, document),) = line.items()
-        takes: Mapping[str, Callable[[Document], None]] = {
+        takes: Mapping[str, Callable[[object], None]] = {
             "job": self._job,
             "execution": lambda it: self.executions.append(_told(it)),
             "ledger": lambda it: self.accounts.append(_account(it)),
@@ -157,7 +301,7 @@ class Reading:
 
     @property
     def is_empty(self) -> bool:
-        return not any(self.counts.values())
+        return not self.unreadable and not any(self.counts.values())
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -170,7 +314,8 @@ class Reading:
         }
 
     def trace(self) -> Trace:
-        kept = [*self.exported.accounts()] if self.exported else []
+        """All of it. Of slots nothing is kept where a row that was left out may be theirs."""
+        kept = [*self.exported.accounts()] if self.exported and not self.unreadable else []
         return Trace(
             executions=self.executions,
             writes=self.writes,
@@ -178,18 +323,26 @@ class Reading:
             alone=self.alone,
         )
 
-    def _job(self, document: Document) -> None:
+    def _job(self, document: object) -> None:
+        job = _said(_Job, "job", document)
         self.jobs += 1
-        if document.get("overlap_policy", OverlapPolicy.ALLOW) != OverlapPolicy.ALLOW:
-            self.alone[document["job_id"]] = document["version"]
+        # A one-off has no policy, for there is nothing that it could overlap.
+        if execution_of(JobId(job.job_id)) is None:
+            recurring = _said(_Recurring, "job", document)
+            if recurring.overlap_policy is not OverlapPolicy.ALLOW:
+                self.alone[job.job_id] = job.version
 
-    def _item(self, item: Document) -> None:
+    def _item(self, item: object) -> None:
         """A row of a table; of the kinds that nothing is promised of, nothing is taken."""
         # Only here: nothing else needs boto3.
         from lamplighter.cli.exported import Exported  # noqa: PLC0415
 
         self.exported = self.exported or Exported()
-        row = self.exported.take(item)
+        try:
+            row = self.exported.take(item)
+        except Damaged as why:
+            self.unreadable.append(Unreadable(file=self.file, line=self.line, why=why))
+            return
         if isinstance(row, Execution):
             self.executions.append(told_of(row))
         elif row is not None:
@@ -221,24 +374,25 @@ def told_of(row: Execution) -> Told:
     )
 
 
-def _told(document: Document) -> Told:
+def _told(document: object) -> Told:
+    said = _said(_Execution, "execution", document)
     return Told(
-        id=document["execution_id"],
-        job_id=document["job_id"],
-        job_version=document["job_version"],
-        state=_STATES.get(document["status"]),
-        run_at=_instant(document["run_at"]),
-        finished_at=_maybe(document["finished_at"]),
-        has_result=document["result"] is not None,
+        id=said.execution_id,
+        job_id=said.job_id,
+        job_version=said.job_version,
+        state=_STATES.get(said.status),
+        run_at=said.run_at,
+        finished_at=said.finished_at,
+        has_result=said.result is not None,
         tries=[
             Try(
-                number=one["number"],
-                started_at=_instant(one["started_at"]),
-                finished_at=_maybe(one["finished_at"]),
-                state=State(one["status"]),
-                has_run=_has_run(State(one["status"]), (one["error"] or {}).get("kind")),
+                number=one.number,
+                started_at=one.started_at,
+                finished_at=one.finished_at,
+                state=one.status,
+                has_run=_has_run(one.status, one.error.kind if one.error else None),
             )
-            for one in document["attempts"]
+            for one in said.attempts
         ],
     )
 
@@ -247,32 +401,26 @@ def _has_run(state: State, error: str | None) -> bool:
     return state is State.SUCCEEDED or error not in {None, Kind.LOST_LEASE}
 
 
-def _account(document: Document) -> Account:
-    counts = {outcome: document[outcome] for outcome in _OUTCOMES}
-    return Account(job_id=document["job_id"], expected=document["expected"], by_outcome=counts)
+def _account(document: object) -> Account:
+    counts = _said(_Ledger, "ledger", document).model_dump()
+    job_id, expected = counts.pop("job_id"), counts.pop("expected")
+    return Account(job_id=job_id, expected=expected, by_outcome=counts)
 
 
-def _write(document: Document) -> Write:
+def _write(document: object) -> Write:
+    said = _said(_Write, "write", document)
     return Write(
-        at=_instant(document["at"]),
-        id=document["execution_id"],
-        job_version=document["job_version"],
-        state=State(document["state"]),
-        attempt=document["attempt"],
-        token=document["token"],
-        lease_until=_maybe(document["lease_until"]),
-        due_at=_instant(document["due_at"]),
-        has_been_tried=document["has_been_tried"],
-        said=document["said"],
+        at=said.at,
+        id=said.execution_id,
+        job_version=said.job_version,
+        state=said.state,
+        attempt=said.attempt,
+        token=said.token,
+        lease_until=said.lease_until,
+        due_at=said.due_at,
+        has_been_tried=said.has_been_tried,
+        said=said.said,
     )
-
-
-def _instant(text: str) -> datetime:
-    return parse_instant("at", text)
-
-
-def _maybe(text: str | None) -> datetime | None:
-    return None if text is None else _instant(text)
 
 
 @dataclass(kw_only=True)
