@@ -26,7 +26,7 @@ setup: .venv/.ready ## Make the virtual environment; does nothing when nothing c
 run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://127.0.0.1:8080
 	@exec $(BIN)/lamplighter run
 
-test: .venv/.ready .venv-local/.ready ## Run every test, offline (about 10 minutes on two cores)
+test: .venv/.ready .venv-local/.ready ## Run every test, offline (about 12 minutes on two cores)
 	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (13 minutes)

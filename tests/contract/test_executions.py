@@ -1033,6 +1033,22 @@ def test_an_end_with_a_version_that_has_moved_writes_nothing(world: World) -> No
     assert world.executions.get(row.id) == row
 
 
+def test_an_end_with_the_job_s_version_is_refused_once_an_edit_has_taken_the_row_over(
+    world: World,
+) -> None:
+    job = recurring()
+    row = occurrence(job)
+    world.jobs.create(first=row, job=job)
+    edited = replace(job, version=2, name="later")
+    taken_over = replace(row, job_version=2)
+    world.jobs.revise(job, edited, first=taken_over)
+
+    answer = world.executions.end(row, cancelled(row), job_version=2)
+
+    assert answer == Refusal(found=taken_over)
+    assert world.executions.get(row.id) == taken_over
+
+
 def test_an_end_with_the_job_s_version_is_refused_when_the_row_has_moved(world: World) -> None:
     job = recurring()
     row = occurrence(job)

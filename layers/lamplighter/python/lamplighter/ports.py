@@ -254,7 +254,8 @@ class Executions(Protocol):
         On condition that its state and attempt are those of `before`; of a RUNNING one, which
         is then ended over its holder's head, also its token and lease; of one that is SKIPPED
         for another, also its predecessor (P16). With `job_version` as in `settle`: raises
-        VersionMoved. The answer has the row's waiters.
+        VersionMoved; then also on condition that no edit has taken over one that waits (P19).
+        The answer has the row's waiters.
         """
         ...
 

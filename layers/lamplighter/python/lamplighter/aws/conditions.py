@@ -236,10 +236,11 @@ def settle(after: Execution, *, token: Token, lease_until: datetime | None = Non
     )
 
 
-def end(before: Execution, after: Execution) -> Update:
+def end(before: Execution, after: Execution, *, same_version: bool = False) -> Update:
     """An end without a try, of a row that is as it was read.
 
-    Raises ValueError when the lifecycle has no such step: a bug of the caller.
+    With `same_version` no edit has taken over a row that waits since then (P19). Raises
+    ValueError when the lifecycle has no such step: a bug of the caller.
     """
     if before.state not in sources_of(event_to(after.state)):
         raise ValueError(f"{before.id}: {before.state} does not become {after.state}")
@@ -247,6 +248,8 @@ def end(before: Execution, after: Execution) -> Update:
     same_try = Attr(items.ATTEMPT).eq(before.attempt)
     outcome: Values = items.outcome_values(after)
     condition = same_state & same_try
+    if same_version and before.state is State.SCHEDULED:
+        condition &= _waits_at(before.job_version)
     if after.state is State.SKIPPED and after.blocker is not None:
         # It gives way to one before it: a run by hand that came between would not be seen (P16).
         condition &= _has_predecessor(before)

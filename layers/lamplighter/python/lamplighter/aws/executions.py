@@ -199,7 +199,7 @@ class DynamoExecutions:
     def end(
         self, before: Execution, after: Execution, *, job_version: int | None = None
     ) -> Execution | Refusal:
-        update = conditions.end(before, after)
+        update = conditions.end(before, after, same_version=job_version is not None)
         if job_version is None:
             return self._row_or_refusal(update)
         return self._if_job_is_at(job_version, update, after)

@@ -314,6 +314,9 @@ class MemoryExecutions:
             gives_way = after.state is State.SKIPPED and after.blocker is not None
             if gives_way and row.predecessor != before.predecessor:
                 return Refusal(found=row)
+            waits = job_version is not None and before.state is State.SCHEDULED
+            if waits and row.job_version != before.job_version:
+                return Refusal(found=row)
             self._tables.check_version(row, job_version)
             return self._write(
                 replace(

@@ -131,6 +131,7 @@ def make(
             ports, row.payload_home, row.spec.payload, kept_until=kept_until(row.run_at)
         )
     record = _record(row, key) if key else None
+    timers.keep_in_sight(ports, row, ports.clock.now())
     if job := _chained(ports, row):
         earlier = chain.join(ports, job, [row], key=record)
     else:

@@ -116,6 +116,8 @@ def submit(
     record = _record(new.owner, key, created, now) if key else None
     if created.job is not None:
         watch.begin(ports, created.job)
+    # Were we frozen since, and to die right after, nobody might come by it any more (P7).
+    timers.keep_in_sight(ports, created.first, ports.clock.now())
     known = admission.counting_anew(
         ports,
         new.owner,
