@@ -282,7 +282,9 @@ def _passed_at(row: Execution) -> datetime | None:
 
     That is when its message was sent, if it had one; None: it cannot be told.
     """
-    was_left_out = row.state in {State.SKIPPED, State.EXPIRED}
+    by_owner = row.state is State.CANCELLED and row.cancel_requested_at is not None
+    # Whoever cancels it arms what comes after it, as of then.
+    was_left_out = by_owner or row.state in {State.SKIPPED, State.EXPIRED}
     if not (was_left_out or row.state in _RAN):
         return None
     first = row.attempts[0].arrival if row.attempts else row.arrival
