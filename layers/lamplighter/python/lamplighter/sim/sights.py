@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lamplighter.core.buckets import ExecutionId, JobId
-from lamplighter.core.lifecycle import TRANSITIONS, State, event_to
+from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import TAKE_OVER_GRACE, WORKER_LEASE
 from lamplighter.core.model import Execution, OverlapPolicy, Token
 from lamplighter.core.permits import Key
-from lamplighter.core.planning import supersedes
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Received
 from lamplighter.services.execute import Claimed
 from lamplighter.sim.system import Run
+from lamplighter.sim.watch import illegal
 
 _HELD_S: Final = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
 
@@ -114,7 +114,7 @@ class Sights:
         if before is None:
             if after.state is not State.SCHEDULED:
                 self.broken.append(f"rows are legal: {after.id} is made {after.state}")
-        elif why := _illegal(before, after):
+        elif why := illegal(before, after):
             self.broken.append(f"rows are legal: {after.id} {why}")
         elif before.token is not None and after.token not in {None, before.token}:
             lease = before.lease_until
@@ -160,20 +160,3 @@ class _Rows(dict[ExecutionId, Execution]):
     def __setitem__(self, id: ExecutionId, row: Execution) -> None:
         self._sights.written(self.get(id), row)
         super().__setitem__(id, row)
-
-
-def _illegal(before: Execution, after: Execution) -> str | None:
-    """Why the lifecycle does not lead from one to the other; None: it does."""
-    if after.state is before.state:
-        changed = before.is_final and _said(before) != _said(after)
-        return f"is {before.state} and changes" if changed else None
-    if after.state is State.SCHEDULED:
-        legal = supersedes(after, before)
-    else:
-        legal = (before.state, event_to(after.state)) in TRANSITIONS
-    return None if legal else f"goes from {before.state} to {after.state}"
-
-
-def _said(row: Execution) -> object:
-    """What nobody changes any more of one that has ended."""
-    return (row.attempt, row.attempts, row.result, row.error, row.finished_at, row.reason)

@@ -216,7 +216,7 @@ class Watch:
             self.counts(after)
             if after.state is not State.SCHEDULED:
                 self.tell("rows are legal", f"{after.id} is made {after.state}", after.id)
-        elif why := _illegal(before, after):
+        elif why := illegal(before, after):
             self.tell("rows are legal", f"{after.id} {why}", after.id)
         elif before.token is not None and after.token not in {None, before.token}:
             self._not_too_soon(before, after)
@@ -332,7 +332,7 @@ class _Jobs(dict[JobId, Job]):
         super().__setitem__(id, job)
 
 
-def _illegal(before: Execution, after: Execution) -> str | None:
+def illegal(before: Execution, after: Execution) -> str | None:
     """Why the lifecycle does not lead from one to the other; None: it does."""
     if after.state is before.state:
         changed = before.is_final and _said(before) != _said(after)
