@@ -111,6 +111,7 @@ def waiting() -> Execution:
         waiters=frozenset({one_off(n=10).id, one_off(n=11).id}),
         cancel_requested_at=T,
         told_at=T,
+        last_since=T,
         result=f'"{SECRET}"',
     )
 

@@ -111,6 +111,8 @@ EVERY_CALL: Mapping[str, Callable[[Bench], object]] = {
     "executions.count_undeliverable": lambda bench: bench.executions.count_undeliverable(
         one_off().id
     ),
+    "executions.mark_told": lambda bench: bench.executions.mark_told(one_off().id, now=T),
+    "executions.mark_last": lambda bench: bench.executions.mark_last(one_off().id, decided_at=T),
     "executions.put_payload": lambda bench: bench.executions.put_payload(
         one_off().job_id, Payload.of("null"), kept_until=None
     ),

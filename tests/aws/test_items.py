@@ -248,6 +248,7 @@ def executions(draw: st.DrawFn) -> Execution:
         waited=draw(st.none() | waits),
         parked_since=draw(st.none() | instants),
         told_at=draw(st.none() | instants),
+        last_since=draw(st.none() | instants),
     )
 
 

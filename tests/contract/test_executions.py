@@ -1151,8 +1151,28 @@ def test_that_its_owner_was_told_is_noted_once_and_changes_nothing_else(world: W
     assert world.executions.get(row.id) == replace(row, told_at=T)
 
 
+def test_that_nothing_follows_it_is_noted_once_and_stays_whatever_becomes_of_it(
+    world: World,
+) -> None:
+    """Whoever holds it, or ends it, may have read it before."""
+    waits, runs = one_off(), running(one_off(T + s(1)))
+    world.executions.put([waits, runs])
+    for row in (waits, runs):
+        for at in (T, T + s(60)):
+            world.executions.mark_last(row.id, decided_at=at)
+
+    skipped = ended(waits, Event.SKIP, now=T + s(90), reason="misfire: late")
+    world.executions.end(waits, skipped)
+    dead = failed(runs, max_attempts=1)
+    world.executions.settle(dead, token=TOKEN)
+
+    assert world.executions.get(waits.id) == replace(skipped, last_since=T)
+    assert world.executions.get(runs.id) == replace(dead, last_since=T)
+
+
 def test_of_what_is_gone_nothing_is_noted_and_nothing_is_made(world: World) -> None:
     world.executions.mark_told(id_at(T), now=T)
+    world.executions.mark_last(id_at(T), decided_at=T)
 
     assert world.executions.get(id_at(T)) is None
 

@@ -339,7 +339,7 @@ def test_all_of_a_row_is_either_its_job_s_or_its_own() -> None:
         *("state", "attempt", "crashes", "token", "lease_until", "worker", "next_run_at"),
         *("started_at", "first_started_at", "finished_at", "result", "error", "reason"),
         *("attempts", "cancel_requested_at", "moved_to", "arrival", "waited", "told_at"),
-        *("parked_since", "deferral", "called_back"),
+        *("parked_since", "deferral", "called_back", "last_since"),
     }
     of_a_chain = {"replay_of", "idempotent_as", "predecessor", "blocker", "waiters", "caught_up"}
 

@@ -62,11 +62,12 @@ def a_job(
     overlap: OverlapPolicy = OverlapPolicy.ALLOW,
     deadline: timedelta | None = None,
     on_deadline: OnDeadline = OnDeadline.DEAD_LETTER,
+    end_at: datetime | None = None,
 ) -> Job:
     job = created(
         system.ports,
         new_job(
-            schedule=every("1 minute"),
+            schedule=every("1 minute", end_at=end_at),
             misfire=misfire,
             catch_up=catch_up,
             overlap=overlap,
@@ -255,6 +256,35 @@ class TestALostRow:
 
         assert found["MISSED", "no execution"] > 10
         assert sum(found.values()) == 29
+
+    @pytest.mark.parametrize("misfire", MisfirePolicy)
+    def test_is_passed_over_with_the_rest_once_that_is_decided_after_the_job_s_end(
+        self, misfire: MisfirePolicy
+    ) -> None:
+        """No row comes after them to tell when that was: it is noted on the last.
+
+        As if an edit's API had died before it armed what follows the row that it sent.
+        """
+        system = a_system()
+        catch_up = CatchUp(window=HOUR)
+        job = a_job(system, misfire=misfire, catch_up=catch_up, end_at=START + 21 * MINUTE)
+        system.run_for(5 * MINUTE + SECOND)
+        rows = system.world.tables.executions
+        lose(system, job, *(row.scheduled_for for row in rows.values() if not row.is_final))
+        last = max(rows.values(), key=lambda row: row.scheduled_for)
+        rows[last.id] = replace(last, sent_directly=True)
+        outage(system, 2 * HOUR)
+
+        before = ledger(system, job.id)
+        assert before.pop(("FIRED", "SUCCEEDED")) == 5
+        assert {*before} == {("MISSED", "no execution"), ("PENDING", "not dispatched")}
+
+        system.run_for(HOUR)
+
+        reason = "misfire" if misfire is MisfirePolicy.SKIP else "catch-up window"
+        assert ledger(system, job.id) == {("FIRED", "SUCCEEDED"): 5, ("SKIPPED", reason): 15}
+        assert [row.id for row in rows.values() if row.last_since] == [last.id]
+        assert system.world.counts.events["passed_over"] == 15
 
     def test_that_was_a_chain_s_last_is_told_without_a_look_below_the_range(self) -> None:
         system = a_system()

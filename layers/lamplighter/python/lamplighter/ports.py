@@ -299,6 +299,13 @@ class Executions(Protocol):
         """
         ...
 
+    def mark_last(self, id: ExecutionId, *, decided_at: datetime) -> None:
+        """Note since when it is decided that nothing follows it; the first instant stays.
+
+        Nothing when the row is gone.
+        """
+        ...
+
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         """Add one to the times that its message landed in a dead-letter queue."""
         ...

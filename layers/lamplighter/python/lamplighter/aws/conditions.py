@@ -372,6 +372,13 @@ def mark_told(id: ExecutionId, *, now: datetime) -> Update:
     return Update(key=items.execution_key(id), condition=exists, first={items.TOLD_AT: to_ms(now)})
 
 
+def mark_last(id: ExecutionId, *, decided_at: datetime) -> Update:
+    """That nothing follows a row that exists; the first time stays."""
+    exists = Attr(schema.PARTITION_KEY).exists()
+    first = {items.LAST_SINCE: to_ms(decided_at)}
+    return Update(key=items.execution_key(id), condition=exists, first=first)
+
+
 def count_undeliverable(id: ExecutionId) -> Update:
     """One more landing in a dead-letter queue, of a row that exists."""
     exists = Attr(schema.PARTITION_KEY).exists()

@@ -246,6 +246,9 @@ class DynamoExecutions:
     def mark_told(self, id: ExecutionId, *, now: datetime) -> None:
         self._dynamo.update(self._table, conditions.mark_told(id, now=now))
 
+    def mark_last(self, id: ExecutionId, *, decided_at: datetime) -> None:
+        self._dynamo.update(self._table, conditions.mark_last(id, decided_at=decided_at))
+
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         answer = self._row_or_refusal(conditions.count_undeliverable(id))
         return answer if isinstance(answer, Execution) else None

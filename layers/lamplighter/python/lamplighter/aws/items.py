@@ -124,6 +124,7 @@ CAUGHT_UP: Final = "cu"
 WAITED: Final = "wt"
 PARKED_SINCE: Final = "ps"
 TOLD_AT: Final = "ta"
+LAST_SINCE: Final = "la"
 DEFERRAL: Final = "df"
 DEFERRAL_RETRY: Final = "dp"
 CALLED_BACK: Final = "cb"
@@ -291,6 +292,7 @@ def execution_values(row: Execution) -> Values:
         FIRST_STARTED_AT: _ms(row.first_started_at),
         CANCEL_REQUESTED_AT: _ms(row.cancel_requested_at),
         TOLD_AT: _ms(row.told_at),
+        LAST_SINCE: _ms(row.last_since),
         TRACEPARENT: row.traceparent,
         REPLAY_OF: row.replay_of,
         IDEMPOTENT_AS: row.idempotent_as,
@@ -461,6 +463,7 @@ def execution_from(values: Values) -> Execution:
         deferral=_deferral_from(values),
         called_back=maybe(_called_back_from, values.get(CALLED_BACK)),
         told_at=_instant(values.get(TOLD_AT)),
+        last_since=_instant(values.get(LAST_SINCE)),
         traceparent=maybe(text, values.get(TRACEPARENT)),
         replay_of=maybe(parse_execution_id, values.get(REPLAY_OF)),
         idempotent_as=maybe(parse_execution_id, values.get(IDEMPOTENT_AS)),

@@ -280,8 +280,11 @@ def armed_at(row: Execution) -> datetime:
 def _passed_at(row: Execution) -> datetime | None:
     """When dispatch was at a row that is its version's last, and decided what comes after it.
 
-    That is when its message was sent, if it had one; None: it cannot be told.
+    That is noted where nothing comes. Else it is when its message was sent, if it had one; None:
+    it cannot be told.
     """
+    if row.last_since is not None:
+        return row.last_since
     by_owner = row.state is State.CANCELLED and row.cancel_requested_at is not None
     # Whoever cancels it arms what comes after it, as of then.
     was_left_out = by_owner or row.state in {State.SKIPPED, State.EXPIRED}

@@ -410,6 +410,9 @@ class Execution:
     finished_at: datetime | None = None
     told_at: datetime | None = None
     """When its owner was told that it needs attention."""
+    last_since: datetime | None = None
+    """When it was decided that nothing follows it in its job's chain, where a misfire policy passed
+    over all that was left; None: that was not decided."""
     result: str | None = None
     """JSON text."""
     error: Failure | None = None

@@ -300,9 +300,7 @@ class MemoryExecutions:
             if lease_until is not None and row.lease_until != lease_until:
                 raise LostClaim(after.id)
             self._tables.check_version(row, job_version)
-            return self._write(
-                replace(after, cancel_requested_at=row.cancel_requested_at, waiters=row.waiters)
-            )
+            return self._write(_with_notes_of(row, after))
 
     def end(
         self, before: Execution, after: Execution, *, job_version: int | None = None
@@ -320,9 +318,8 @@ class MemoryExecutions:
             self._tables.check_version(row, job_version)
             return self._write(
                 replace(
-                    after,
+                    _with_notes_of(row, after),
                     cancel_requested_at=row.cancel_requested_at or after.cancel_requested_at,
-                    waiters=row.waiters,
                     # Of one that nobody holds it may have changed since it was read (P16).
                     predecessor=after.predecessor if row.token else row.predecessor,
                 )
@@ -337,9 +334,7 @@ class MemoryExecutions:
             if blocker is None or blocker.is_final or (alone and blocker.state is State.BLOCKED):
                 return Refusal(found=blocker)
             self._write(replace(blocker, waiters=blocker.waiters | {after.id}))
-            return self._write(
-                replace(after, cancel_requested_at=row.cancel_requested_at, waiters=row.waiters)
-            )
+            return self._write(_with_notes_of(row, after))
 
     def amend(self, before: Execution, after: Execution) -> Execution | Refusal:
         with self._tables.lock:
@@ -378,6 +373,12 @@ class MemoryExecutions:
             row = self._tables.row(id)
             if row is not None:
                 self._write(replace(row, told_at=row.told_at or now))
+
+    def mark_last(self, id: ExecutionId, *, decided_at: datetime) -> None:
+        with self._tables.lock:
+            row = self._tables.row(id)
+            if row is not None:
+                self._write(replace(row, last_since=row.last_since or decided_at))
 
     def count_undeliverable(self, id: ExecutionId) -> Execution | None:
         with self._tables.lock:
@@ -439,6 +440,16 @@ class MemoryExecutions:
     def _write(self, row: Execution) -> Execution:
         self._tables.executions[row.id] = _as_stored(row)
         return self._tables.executions[row.id]
+
+
+def _with_notes_of(row: Execution, after: Execution) -> Execution:
+    """What comes after a row, with what others may have noted on it since it was read."""
+    return replace(
+        after,
+        cancel_requested_at=row.cancel_requested_at,
+        waiters=row.waiters,
+        last_since=row.last_since,
+    )
 
 
 def _is_as(row: Execution, before: Execution) -> bool:

@@ -186,6 +186,10 @@ def _successors(
             continue
         if found.passed_over is not None:
             ports.telemetry.passed_over(link.job, found.passed_over)
+            if found.slot is None:
+                # No row comes to tell when that was decided.
+                last = link.job.occurrence_id(link.slot)
+                ports.executions.mark_last(last, decided_at=decided_at)
         if found.slot is not None and found.slot > link.slot:
             yield link, found.slot, found
 
