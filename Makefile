@@ -27,7 +27,7 @@ run: .venv/.ready .venv-local/.ready ## Run the whole product here, on http://12
 	@exec $(BIN)/lamplighter run
 
 test: .venv/.ready .venv-local/.ready ## Run every test, offline (about 12 minutes on two cores)
-	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 $(PYTEST_ARGS)
 
 accept: .venv/.ready .venv-local/.ready ## Measure the local product against its promises (13 minutes)
 	@$(BIN)/python -m tests.local.acceptance $(SECTION)
@@ -38,8 +38,8 @@ chaos: .venv/.ready .venv-local/.ready ## Break the local product, and see that 
 prove: .venv/.ready ## Try hard to break a promise, then see that planted bugs are found; EXECUTIONS=, SEED= (an hour)
 	$(STATUS) '$(EXECUTIONS) executions under every fault'
 	@$(BIN)/lamplighter simulate --executions $(EXECUTIONS) $(if $(SEED),--seed $(SEED))
-	$(STATUS) 'properties, on twenty times the examples'
-	@LAMPLIGHTER_EXAMPLES=20 $(BIN)/pytest -n 2 -m hypothesis --timeout 3600
+	$(STATUS) 'properties, on twenty times the examples; faults, at every place for them'
+	@LAMPLIGHTER_EXAMPLES=20 $(BIN)/pytest -n 2 -m 'hypothesis or strikes' --timeout 3600
 	$(STATUS) 'every interleaving of small worlds'
 	@$(BIN)/python -m tests.simulation.small_model --far
 	$(STATUS) 'planted bugs'

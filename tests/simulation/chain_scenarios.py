@@ -25,7 +25,7 @@ Scenario = Callable[[], tuple[System, UseCase]]
 
 def minutely(policy: OverlapPolicy, *, lasts: timedelta) -> tuple[System, Job]:
     """A job whose third slot is a second away, and whose runs take so long."""
-    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2))
+    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1))
     system.run_for(MINUTE)
     first = in_(system.ports, 61)
     schedule = every("1 minute", start_at=first)

@@ -33,7 +33,7 @@ def ready(
     retry_is_default: bool = False,
 ) -> tuple[System, Claimed]:
     """One execution, claimed; what is tried again later succeeds at once."""
-    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2)
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1)
     system = System(world=world)
     system.run_for(timedelta(minutes=1))
     if recurring:

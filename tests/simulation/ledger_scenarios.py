@@ -69,7 +69,7 @@ def working(
     works: Works, handler: Handler, *, copies: int = 0
 ) -> tuple[System, UseCase, Sequence[Execution]]:
     """Two executions whose messages, and copies of them, wait for a doomed worker."""
-    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2)
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1)
     world.own.take = works.own.take
     system = System(world=world)
     system.run_for(timedelta(minutes=1))

@@ -51,6 +51,7 @@ from tests.simulation.recovering import LONGEST, recover
 from tests.simulation.worker_scenarios import WORKER_SCENARIOS
 from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, in_, new_job, to
+from tests.support.strikes import some_of
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -65,8 +66,8 @@ Ready = Callable[[], tuple[System, UseCase]]
 
 
 def a_system() -> System:
-    """Two partitions, so that there is more than one, and a first tick."""
-    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=2)
+    """With a first tick."""
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1)
     system = System(world=world)
     system.run_for(MINUTE)
     return system
@@ -511,11 +512,12 @@ def test_killed_anywhere_it_loses_nothing(ready: Ready) -> None:
         assert [*violations(system)] == [], strike
 
 
+@pytest.mark.strikes
 @by_scenario
 def test_a_write_of_unknown_fate_loses_nothing(
     ready: Ready,
 ) -> None:
-    for strike in every_strike(calls(ready), whens=(When.BEFORE, When.AFTER)):
+    for strike in some_of(every_strike(calls(ready), whens=(When.BEFORE, When.AFTER))):
         system, use_case = ready()
         with suppress(Unavailable):
             use_case(interposed(system.ports, unavailable_at(strike)))
@@ -525,12 +527,13 @@ def test_a_write_of_unknown_fate_loses_nothing(
         assert [*violations(system)] == [], strike
 
 
+@pytest.mark.strikes
 @by_scenario
 def test_paused_past_every_lease_it_moves_nothing(
     ready: Ready,
 ) -> None:
     """S1-L3, S1-L5: nobody ends what was stalled: its writes are refused, its copies fall."""
-    for strike in every_strike(calls(ready), whens=(When.BEFORE, When.AFTER)):
+    for strike in some_of(every_strike(calls(ready), whens=(When.BEFORE, When.AFTER))):
         system, use_case = ready()
         use_case(interposed(system.ports, pause_at(strike, partial(system.run_for, 5 * MINUTE))))
 

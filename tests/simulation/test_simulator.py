@@ -34,9 +34,8 @@ SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
 # CI says how many; each day's are others, and the failing one is printed with its seed.
 # The rest by `python -m tests.simulation.mutations`, which writes the table of the docs.
 QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:2]
-# Few, for a ledger that is found to be wrong once in some 50,000 (docs/simulator.md).
-BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "1000"))
-PARTS = 2
+BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "50000"))
+PARTS = 10
 EVERY_FAULT = 1500
 
 

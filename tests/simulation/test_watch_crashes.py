@@ -40,6 +40,7 @@ from tests.services.test_watch import (
 )
 from tests.support import partition_work
 from tests.support.jobs import OWNER, created, every, new_job
+from tests.support.strikes import some_of
 
 UseCase = Callable[[Ports], object]
 Ready = Callable[[], tuple[System, Job, UseCase]]
@@ -176,9 +177,10 @@ def test_killed_anywhere_nothing_stays_unwatched_nor_dead(ready: Ready) -> None:
         holds(ready, system, job)
 
 
+@pytest.mark.strikes
 @by_scenario
 def test_a_call_of_unknown_fate_leaves_the_visit_to_the_next_owner(ready: Ready) -> None:
-    for strike in every_strike(calls(ready), whens=(When.BEFORE, When.AFTER)):
+    for strike in some_of(every_strike(calls(ready), whens=(When.BEFORE, When.AFTER))):
         system, job, use_case = ready()
         with suppress(Unavailable):
             use_case(interposed(system.ports, unavailable_at(strike)))
@@ -186,9 +188,10 @@ def test_a_call_of_unknown_fate_leaves_the_visit_to_the_next_owner(ready: Ready)
         holds(ready, system, job)
 
 
+@pytest.mark.strikes
 @by_scenario
 def test_paused_past_its_lease_it_doubles_nothing(ready: Ready) -> None:
-    for strike in every_strike(calls(ready), whens=(When.BEFORE, When.AFTER)):
+    for strike in some_of(every_strike(calls(ready), whens=(When.BEFORE, When.AFTER))):
         system, job, use_case = ready()
         use_case(interposed(system.ports, pause_at(strike, partial(system.run_for, 5 * MINUTE))))
 

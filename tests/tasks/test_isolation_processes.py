@@ -17,7 +17,7 @@ from lamplighter.tasks import isolation
 from tests.tasks.isolated import Yard, is_alive, nothing_left, pids_in, until
 
 ROOT = Path(__file__).parents[2]
-CALLS = 50
+CALLS = 20
 
 PROGRAM = """
 import json, sys
@@ -41,7 +41,7 @@ _multiprocessing.SemLock = SemLock
 
 
 @pytest.mark.slow
-def test_fifty_calls_leave_no_process_and_no_file(yard: Yard) -> None:
+def test_twenty_calls_leave_no_process_and_no_file(yard: Yard) -> None:
     tasks = ["double", "exit", "die", "garble", "where"]
     payloads = ["7", "0", f"{signal.SIGKILL:d}", '"noise"', "null"]
     held = [
