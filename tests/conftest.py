@@ -18,6 +18,7 @@ settings.load_profile("ours")
 # Each has what takes long to set up: it is set up once if they go to one worker, side by side.
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "infra": ("tests/infra/",),
+    "docs": ("tests/docs/test_requirements.py",),
     "local": ("tests/local/test_run.py", "tests/cli/test_worker.py"),
 }
 

@@ -55,7 +55,7 @@ class Terminal:
 
 @pytest.fixture
 def world() -> MemoryWorld:
-    return MemoryWorld()
+    return MemoryWorld(shards=4, partitions=1)
 
 
 @pytest.fixture

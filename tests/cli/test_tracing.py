@@ -47,7 +47,9 @@ def simulated(file: Path, *, seed: int) -> Path:
 
 def lived() -> System:
     """A few hours of a stack with two jobs, and a one-off that failed."""
-    system = System(world=MemoryWorld(), lasts=lambda _: timedelta(seconds=20))
+    system = System(
+        world=MemoryWorld(shards=4, partitions=1), lasts=lambda _: timedelta(seconds=20)
+    )
     created(system.ports, new_job(schedule=every("20 minutes")))
     created(
         system.ports,

@@ -64,6 +64,30 @@ def test_a_try_that_was_handed_over_is_held_on_and_by_what_it_was_deferred(world
     assert world.executions.get(held.id) == held
 
 
+def test_handing_it_over_again_takes_back_nothing_that_was_heard_of_it_since(
+    world: World,
+) -> None:
+    """P9: whoever had no answer asks again, while elsewhere it goes on."""
+    held = handed_over(world)
+    beaten = world.executions.extend(held.id, token=TOKEN, lease_until=T + s(90))
+
+    again = world.executions.settle(held, token=TOKEN)
+
+    assert again == beaten
+    assert world.executions.get(held.id) == beaten
+
+
+def test_it_is_handed_over_in_one_way_only(world: World) -> None:
+    held = handed_over(world)
+    assert held.deferral is not None
+    longer = replace(held, deferral=replace(held.deferral, ends_at=T + s(900)))
+
+    with pytest.raises(LostClaim):
+        world.executions.settle(longer, token=TOKEN)
+
+    assert world.executions.get(held.id) == held
+
+
 def test_a_heartbeat_moves_its_lease_and_leaves_the_rest(world: World) -> None:
     """S2-A7."""
     held = handed_over(world)

@@ -21,7 +21,7 @@ OUTCOMES = ("fired", "skipped", "cancelled", "expired", "pending", "missed")
 
 @pytest.fixture
 def world() -> MemoryWorld:
-    return MemoryWorld(clock=VirtualClock(NOON))
+    return MemoryWorld(clock=VirtualClock(NOON), shards=4, partitions=1)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ class TestProgress:
     def test_tells_how_a_backlog_drains(
         self, acme: Caller, system: System, world: MemoryWorld
     ) -> None:
-        world.drain_per_second = 8
+        world.drain_per_second = 2
         for n in range(600):
             created(world.ports(), new_job(run_at=in_(world.ports(), 300 + n)))
         system.ticking = False

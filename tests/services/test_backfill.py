@@ -36,7 +36,7 @@ KEY = Key(key="k", fingerprint="body")
 @pytest.fixture
 def world() -> MemoryWorld:
     """The first of January, noon."""
-    return MemoryWorld(clock=VirtualClock(START + 12 * HOUR))
+    return MemoryWorld(clock=VirtualClock(START + 12 * HOUR), shards=4, partitions=1)
 
 
 @pytest.fixture

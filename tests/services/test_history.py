@@ -30,7 +30,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def world() -> MemoryWorld:
-    return MemoryWorld(clock=VirtualClock(NOON))
+    return MemoryWorld(clock=VirtualClock(NOON), shards=4, partitions=1)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def keep(
 
 @pytest.fixture
 def system() -> System:
-    return System(world=MemoryWorld())
+    return System(world=MemoryWorld(shards=4, partitions=1))
 
 
 @pytest.fixture

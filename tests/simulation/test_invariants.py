@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 def a_busy_system() -> System:
     """A one-off and a recurring job have run, and the next occurrence is armed."""
-    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1))
     created(system.ports, new_job())
     created(system.ports, new_job(schedule=every("1 minute")))
     system.run_for(timedelta(minutes=10))

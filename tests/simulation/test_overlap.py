@@ -28,7 +28,8 @@ NO_ALLOW = [policy for policy in OverlapPolicy if policy is not OverlapPolicy.AL
 
 def minutely(policy: OverlapPolicy, *, lasts: timedelta = LONG) -> System:
     """A job that is due every minute from midnight on, and takes longer than that."""
-    system = System(world=MemoryWorld(clock=VirtualClock(START)), lasts=lambda _: lasts)
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1)
+    system = System(world=world, lasts=lambda _: lasts)
     schedule = every("1 minute", start_at=FIRST_SLOT)
     created(system.ports, new_job(schedule=schedule, overlap=policy, timeout=10 * MINUTE))
     return system
@@ -244,7 +245,8 @@ def test_all_that_was_missed_runs_one_after_the_other_though_a_slot_would_give_w
 
 def hourly(*, lasts: timedelta) -> tuple[System, Job]:
     """A job whose next slot is far beyond the line."""
-    system = System(world=MemoryWorld(clock=VirtualClock(START)), lasts=lambda _: lasts)
+    world = MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1)
+    system = System(world=world, lasts=lambda _: lasts)
     new = new_job(schedule=every("1 hour"), overlap=OverlapPolicy.SKIP, timeout=10 * MINUTE)
     job = created(system.ports, new).job
     assert job is not None
@@ -384,7 +386,7 @@ def test_a_slot_that_was_cancelled_before_an_edit_does_not_end_the_chain_after_i
 def test_a_pause_and_a_resume_before_the_next_slot_leave_nothing_in_its_own_way(
     policy: OverlapPolicy, times: int
 ) -> None:
-    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1))
     schedule = every("8 hours")
     made = created(system.ports, new_job(schedule=schedule, overlap=policy)).job
     assert made is not None
@@ -434,7 +436,7 @@ def test_what_was_cancelled_behind_what_waits_is_not_the_end_of_the_chain() -> N
 
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_job_that_rested_until_its_rows_were_no_longer_kept_goes_on(paused: bool) -> None:
-    system = System(world=MemoryWorld(clock=VirtualClock(START)))
+    system = System(world=MemoryWorld(clock=VirtualClock(START), shards=4, partitions=1))
     # More slots than are looked at for what is armed.
     end = None if paused else START + timedelta(days=10)
     schedule = every("1 minute", end_at=end)

@@ -21,6 +21,7 @@ from lamplighter.services import cancel, manage, trigger
 from lamplighter.sim.faults import Call, Crash, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
+from tests.support.examples import examples
 from tests.support.jobs import OWNER, created, every, new_job
 
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -111,7 +112,7 @@ class Story:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_whatever_its_owner_does_a_job_keeps_every_promise(
     seed: int, policy: OverlapPolicy
 ) -> None:

@@ -32,6 +32,7 @@ from lamplighter.sim.faults import Call, Crash, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.support.api import caller
+from tests.support.examples import examples
 from tests.support.jobs import OWNER, created, every, new_job
 
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -183,7 +184,7 @@ def as_of_now(system: System) -> tuple[Tables, datetime]:
 
 
 @pytest.mark.parametrize("outage", [10 * MINUTE, 3 * HOUR], ids=["ten minutes", "three hours"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_another_region_goes_on_with_all_that_was_accepted(seed: int, outage: timedelta) -> None:
     """P1-P20, of tables each of its own instant, with jobs of every policy, in any layout."""
     story = Story(seed=seed)

@@ -18,6 +18,7 @@ import pytest
 
 import lamplighter.sim
 from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.lanes import LaneRules
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.model import Execution, OverlapPolicy, Payload, PayloadRef, Token, Trigger
@@ -142,6 +143,13 @@ def the_sweep_sends_in_silence() -> AbstractContextManager[Any]:
     return patch.object(sweep, "_look_at", look_at)
 
 
+def what_waits_is_promoted_at_once() -> AbstractContextManager[Any]:
+    """The message in the other lane is due when the row was."""
+    return patch.object(
+        timers, "promoted", lambda row, *, to, at: replace(timers.outgoing(row), queue=to)
+    )
+
+
 PLANTED: Sequence[Planted] = (
     Planted(
         bug=a_beat_may_shorten_a_lease,
@@ -189,6 +197,12 @@ PLANTED: Sequence[Planted] = (
         bug=nobody_is_waited_for,
         promise="a rate limit is waited for",
         plays=Feature.BUSY,
+        seed=1,
+    ),
+    Planted(
+        bug=what_waits_is_promoted_at_once,
+        promise="nothing is promoted early",
+        plays=Feature.AGING,
         seed=1,
     ),
     Planted(
@@ -292,6 +306,15 @@ def delete_what_is_held(scene: Scene) -> None:
 
 def mend_in_silence(scene: Scene) -> None:
     scene.watch.swept("sweep", sent=[timers.outgoing(scene.row)], told=Mended(), waiting={})
+
+
+def promote_too_soon(scene: Scene) -> None:
+    scene.world.lanes = {"default": LaneRules(promotes_to="critical", promote_after=3 * MINUTE)}
+    told = Mended()
+    told.promoted(scene.row, to="critical")
+    at = scene.row.due_at + 3 * MINUTE - SECOND
+    sent = timers.promoted(scene.row, to="critical", at=at)
+    scene.watch.swept("sweep", sent=[sent], told=told, waiting={})
 
 
 def go_where_nothing_leads(scene: Scene) -> None:
@@ -466,6 +489,7 @@ HARMS: Sequence[tuple[Callable[[Scene], None], str]] = (
     (take_over_too_soon, "one live try"),
     (delete_what_is_held, "the outcome comes before the ack"),
     (mend_in_silence, "every repair is counted"),
+    (promote_too_soon, "nothing is promoted early"),
     (go_where_nothing_leads, "rows are legal"),
     (change_what_has_ended, "rows are legal"),
     (start_early, "never early"),

@@ -242,7 +242,8 @@ class Executions(Protocol):
         With `job_version`, also on condition that the job still has it: raises VersionMoved
         when it has moved on. With `lease_until`, instead of that, also on condition that no beat
         has moved the lease from there. Raises LostClaim when the token no longer holds the row,
-        or its holder has beaten.
+        or its holder has beaten. Handing a try over twice is fine: what was heard of it since
+        stays (P9).
         """
         ...
 

@@ -231,8 +231,13 @@ def settle(after: Execution, *, token: Token, lease_until: datetime | None = Non
         # None again where the look after the claim let no handler start.
         items.FIRST_STARTED_AT: first_start and to_ms(first_start),
     }
+    proof = outcome
+    if after.deferral is not None:
+        # Made again, it would take back what was heard of the try since (P9).
+        still_ours &= Attr(items.DEFERRAL).not_exists()
+        proof = {items.TOKEN: token, items.DEFERRAL: outcome[items.DEFERRAL]}
     return Update(
-        key=items.execution_key(after.id), condition=still_ours, changes=outcome, proof=outcome
+        key=items.execution_key(after.id), condition=still_ours, changes=outcome, proof=proof
     )
 
 

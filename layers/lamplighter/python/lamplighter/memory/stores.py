@@ -299,6 +299,10 @@ class MemoryExecutions:
             row = self._held(after.id, token)
             if lease_until is not None and row.lease_until != lease_until:
                 raise LostClaim(after.id)
+            if after.deferral is not None and row.deferral is not None:
+                if row.deferral != after.deferral:
+                    raise LostClaim(after.id)
+                return row
             self._tables.check_version(row, job_version)
             return self._write(_with_notes_of(row, after))
 

@@ -60,6 +60,8 @@ class Mended(Counts):
     """Of whose executions it told why it sent something."""
     reasons: list[str] = field(default_factory=list)
     """Of what was recovered."""
+    aged: dict[ExecutionId, Execution] = field(default_factory=dict)
+    """What it told that it promoted, as it had read it."""
 
     @classmethod
     def beside(cls, counts: Counts, reasons: list[str]) -> "Mended":
@@ -78,6 +80,7 @@ class Mended(Counts):
 
     def promoted(self, execution: Execution, *, to: str) -> None:
         self.of_jobs.add(execution.job_id)
+        self.aged[execution.id] = execution
         super().promoted(execution, to=to)
 
 
@@ -189,11 +192,23 @@ class Watch:
         What waits in a lane is late, and no more than that: its message is sent in silence.
         `waiting` is how many messages the visit was told wait in each.
         """
+        for one in sent:
+            if row := told.aged.get(one.message.execution_id):
+                self._not_promoted_early(row, one)
         for id in [one.message.execution_id for one in sent]:
             row = self.world.tables.executions[id]
             is_backed_up = is_backlog(waiting.get(row.queue, 0), due_each_minute=0)
             if row.job_id not in told.of_jobs and not is_backed_up:
                 self.tell("every repair is counted", f"{who} sends {id} in silence", id)
+
+    def _not_promoted_early(self, row: Execution, sent: Outgoing) -> None:
+        """A message in another lane is due once the row has waited in its own (S0-P2)."""
+        rules = self.world.lanes[row.queue]
+        if sent.queue != rules.promotes_to or rules.promote_after is None:
+            return
+        if sent.message.due_at < row.due_at + rules.promote_after:
+            says = f"{row.id}, due {row.due_at}, is due in {sent.queue} at {sent.message.due_at}"
+            self.tell("nothing is promoted early", says, row.id)
 
     def advanced(self, work: Work, watermark: Position) -> None:
         """A watermark is written, by whoever may."""
