@@ -1,4 +1,4 @@
-"""One history: owners, ticks, schedulers, workers, and everything that goes wrong for an hour.
+"""One history: owners, ticks, schedulers, workers, and everything that goes wrong for a while.
 
 Then nothing goes wrong for another while, so that what was promised has to be kept by then.
 """
