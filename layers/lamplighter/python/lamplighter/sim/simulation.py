@@ -91,7 +91,7 @@ class Setup:
     faults: frozenset[Fault] = ALL
     only: frozenset[str] | None = None
     """Of all decisions, those that are not decided against; None: all."""
-    trouble: timedelta = timedelta(minutes=90)
+    trouble: timedelta = timedelta(minutes=60)
     rest: timedelta = timedelta(minutes=30)
     features: frozenset[Feature] = EVERYTHING
     """What may be made use of, beside plain jobs."""
