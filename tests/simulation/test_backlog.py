@@ -18,6 +18,7 @@ from lamplighter.services import sweep
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.limited import LimitedQueue
+from tests.support.examples import ALWAYS_THE_SAME
 from tests.support.jobs import created, in_, new_job
 
 SECOND = timedelta(seconds=1)
@@ -49,6 +50,7 @@ class Load:
 SMALL = Load(per_second=1, flood=600, arrivals=0)
 USUAL = Load(per_second=5, flood=3000, arrivals=2.5)
 LONG = Load(per_second=1, flood=2400, arrivals=0.4)
+LOADS = {"small": SMALL, "usual": USUAL, **({} if ALWAYS_THE_SAME else {"long": LONG})}
 
 
 def flooded(load: Load) -> tuple[System, LimitedQueue]:
@@ -66,7 +68,8 @@ def flooded(load: Load) -> tuple[System, LimitedQueue]:
     return system, queue
 
 
-@pytest.mark.parametrize("load", [SMALL, USUAL, LONG], ids=["small", "usual", "long"])
+@pytest.mark.strikes
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 def test_a_backlog_of_ten_times_the_capacity_drains_when_it_should(load: Load) -> None:
     """S0-E3, S1-O3: as fast as the workers are, though the sweep sees all of it as late."""
     assert load.flood >= 10 * load.per_second * 60

@@ -48,7 +48,7 @@ EVERYTHING: Final = frozenset(Feature)
 PLAIN: Final[frozenset[Feature]] = frozenset()
 
 # In how many histories nothing but plain jobs, in how many of the others each, of how many tasks.
-_PLAIN: Final = 0.25
+_PLAIN: Final = 0.4
 _ABOUT: Final = 0.4
 _OF_TASKS: Final = 0.4
 _LIVE_JOBS: Final = (None, 3, 8)
