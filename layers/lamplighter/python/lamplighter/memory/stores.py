@@ -380,7 +380,7 @@ class MemoryExecutions:
 
     def mark_last(self, id: ExecutionId, *, decided_at: datetime) -> None:
         with self._tables.lock:
-            row = self._tables.row(id)
+            row = self._tables.executions.get(id)
             if row is not None:
                 self._write(replace(row, last_since=row.last_since or decided_at))
 
