@@ -498,11 +498,10 @@ def test_undisturbed_it_keeps_every_promise(ready: Ready) -> None:
     assert [*violations(system)] == []
 
 
-@pytest.mark.strikes
 @by_scenario
 def test_killed_anywhere_it_loses_nothing(ready: Ready) -> None:
     """S0-D1, S0-E1, S1-H2: a page is the outbox: written down first, and done again."""
-    for strike in some_of(every_crash(calls(ready))):
+    for strike in every_crash(calls(ready)):
         system, use_case = ready()
         survived = survives(system.ports, use_case, strike)
 

@@ -34,7 +34,7 @@ SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
 # CI says how many; each day's are others, and the failing one is printed with its seed.
 # The rest by `python -m tests.simulation.mutations`, which writes the table of the docs.
 QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:2]
-# 50,000 would take a slow machine of two cores past the quarter of an hour that it has for the suite.
+# 50,000 would take the suite past a quarter of an hour, on a slow machine of two cores.
 BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "10000"))
 PARTS = 5
 # Of histories that have every fault between them.

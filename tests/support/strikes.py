@@ -14,8 +14,8 @@ _ONE_OF: Final = 6
 def some_of(strikes: Iterable[Strike]) -> Sequence[Strike]:
     """A few of them, in order, others in each run; mark the test `strikes`, and name the strike.
 
-    For what the simulator and the small model play as well. A page of mixed rows meets each of
-    them in each run (`test_mixed_page`).
+    For what the simulator and the small model play as well. Each use case is killed at all of
+    its calls in each run (`test_crashes`), and a page of mixed rows meets all else, too.
     """
     every = [*strikes]
     few = -(-len(every) // _ONE_OF) if ALWAYS_THE_SAME else len(every)
