@@ -177,7 +177,10 @@ class _Walk:
         """The rows of slots: what is not there is read again strongly, before it is told so."""
         self.budget -= len(some)
         end = line(self.now) + MARGIN
-        ids = [version.occurrence_id(slot) for slot in some if version.run_at(slot) <= end]
+        # A chain is armed until one lies beyond the line: that one tells of what lies before it.
+        first = min((slot for slot in some if version.run_at(slot) > end), default=None)
+        near = (slot for slot in some if slot == first or version.run_at(slot) <= end)
+        ids = [version.occurrence_id(slot) for slot in near]
         rows = self.ports.executions.get_many(ids) if ids else {}
         unseen = [id for id in ids if id not in rows]
         if not unseen:
