@@ -361,12 +361,13 @@ class TestAnOutage:
     def test_is_accounted_for_before_the_next_slot_comes(self) -> None:
         """What was armed after it lies far beyond the line, and tells when that was decided."""
         system = a_system()
-        made = created(system.ports, new_job(schedule=every("1 hour"), misfire=MisfirePolicy.SKIP))
-        system.run_for(50 * MINUTE)
-        outage(system, 30 * MINUTE)
+        schedule = every("20 minutes")
+        made = created(system.ports, new_job(schedule=schedule, misfire=MisfirePolicy.SKIP))
         system.run_for(10 * MINUTE)
+        outage(system, 55 * MINUTE)
+        system.run_for(5 * MINUTE)
 
-        assert ledger(system, made.job_id) == {("SKIPPED", "misfire"): 1}
+        assert ledger(system, made.job_id) == {("SKIPPED", "misfire"): 3}
 
     def test_that_is_made_up_for_whole_fired_all(self) -> None:
         system = a_system()
