@@ -24,6 +24,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 START = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 SPIKE = 10_000
+# Where the spike is not about its size.
 FEWER = 3000
 # As many as the workers of a default stack begin each second in `bench`, and no more.
 STARTS_PER_SECOND = 5000
