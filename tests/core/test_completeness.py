@@ -231,6 +231,16 @@ class TestAHole:
 
             assert found == (25, Entry(outcome=Outcome.CANCELLED, reason="edited"))
 
+    def test_after_what_its_api_sent_before_it_died_was_taken_back_by_an_edit(self) -> None:
+        """It ran, and dispatch, which arms what follows, was still to come to it."""
+        job = a_job()
+        newer = replace(job, version=2, effective_from=NOON + 30 * MINUTE)
+        before = replace(row(job, 4), sent_directly=True, first_started_at=NOON + 4 * MINUTE)
+
+        found = hole(job, 5, 29, later=None, newer=newer, earlier=before).explained
+
+        assert found == (25, Entry(outcome=Outcome.CANCELLED, reason="edited"))
+
     def test_at_the_end_of_a_version_that_ran_until_then_is_lost(self) -> None:
         job = a_job()
         newer = replace(job, version=2, effective_from=NOON + 30 * MINUTE)

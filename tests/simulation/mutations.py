@@ -32,6 +32,7 @@ from lamplighter.sim.watch import Violation
 from tests.simulation.amend_rules import AMEND_RULES
 from tests.simulation.cancel_rules import CANCEL_RULES
 from tests.simulation.chain_rules import CHAIN_RULES
+from tests.simulation.mended_bugs import MENDED
 from tests.simulation.rules import RULES, Rule
 from tests.simulation.small_model import CALM, CRASH, walk_of
 
@@ -472,6 +473,10 @@ MUTATIONS: Sequence[Mutation] = (
         without=_rule("P20", "a one-off"),
         walk="move",
         bound=_SWITCHES,
+    ),
+    *(
+        Mutation(id=id, says=says, without=plant, within=2_000)
+        for id, (says, plant) in MENDED.items()
     ),
 )
 

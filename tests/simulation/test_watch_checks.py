@@ -21,6 +21,7 @@ from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.lanes import LaneRules
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import CRASH_LIMIT
 from lamplighter.core.model import Execution, OverlapPolicy, Payload, PayloadRef, Token, Trigger
 from lamplighter.core.outcome import Failed, finished
 from lamplighter.core.permits import Bound, Key, Use
@@ -44,6 +45,7 @@ from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.system import System
 from lamplighter.sim.watch import Mended, Watch
 from lamplighter.sim.workload import Mood, Owners, What, Whim
+from tests.simulation.mended_bugs import MENDED
 from tests.simulation.mutations import forget_the_key, show_it_to_anybody
 from tests.support.jobs import OWNER, created, every, new_job
 
@@ -211,6 +213,11 @@ PLANTED: Sequence[Planted] = (
         plays=None,
         seed=1,
     ),
+    # Where dispatch passes something, where the sweep does, what is put, and what is deleted.
+    *(
+        Planted(bug=MENDED[id][1], promise="nothing is left behind", plays=None, seed=1)
+        for id in ("redo", "retrying", "put", "point")
+    ),
 )
 
 
@@ -302,6 +309,15 @@ def take_over_too_soon(scene: Scene) -> None:
 
 def delete_what_is_held(scene: Scene) -> None:
     scene.watch.deleted("worker", [scene.claimed[-1].received])
+
+
+def start_what_kills_its_workers(scene: Scene) -> None:
+    killed = replace(scene.first.execution, crashes=CRASH_LIMIT)
+    scene.watch.begins(replace(scene.first, execution=killed))
+
+
+def send_in_another_lane(scene: Scene) -> None:
+    scene.watch.sent([replace(timers.outgoing(scene.row), queue="critical")])
 
 
 def mend_in_silence(scene: Scene) -> None:
@@ -475,7 +491,7 @@ def replay_twice(scene: Scene) -> None:
 # Where promises are checked by whoever plays.
 MODULES: Final = [
     Path(lamplighter.sim.__file__ or "").parent / f"{name}.py"
-    for name in ("watch", "books", "workload", "quiescence", "simulation")
+    for name in ("watch", "behind", "books", "workload", "quiescence", "simulation")
 ]
 SHOWN_BY_THEMSELVES: Final = {
     "no owner sees another",
@@ -516,6 +532,8 @@ HARMS: Sequence[tuple[Callable[[Scene], None], str]] = (
     (submit_too_fast, "nobody has more than their quota"),
     (count_what_is_not_there, "what is counted is there"),
     (replay_twice, "a key makes one execution"),
+    (start_what_kills_its_workers, "no more tries than it has"),
+    (send_in_another_lane, "each in its lane"),
 )
 
 
@@ -677,5 +695,6 @@ def test_every_promise_is_shown_to_be_checked() -> None:
     named = {name for text in sources for name in said.findall(text)}
 
     shown = {promise for _, promise in (*HARMS, *AT_THE_END)} | SHOWN_BY_THEMSELVES
+    shown |= {planted.promise for planted in PLANTED}
 
     assert named == shown

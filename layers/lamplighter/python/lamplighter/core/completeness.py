@@ -255,12 +255,14 @@ class Hole:
     def _given_up(self) -> tuple[int, Entry]:
         """By the change that ended the version, if dispatch had not come to its last row yet.
 
-        Nothing is armed before its predecessor is dispatched, and no change is retroactive.
+        Nothing is armed before its predecessor is dispatched, and no change is retroactive. What
+        its API sent itself may have run before: it died, then, before it armed what comes after.
         """
         if self.newer is None or self.earlier is None:
             return 0, NO_EXECUTION
         begun_at = self.earlier.first_started_at or self.earlier.finished_at
-        if begun_at is not None and begun_at < self.newer.since:
+        was_dispatched = begun_at is not None and begun_at < self.newer.since
+        if was_dispatched and not self.earlier.sent_directly:
             return 0, NO_EXECUTION
         reason = "paused" if self.newer.status is JobStatus.PAUSED else "edited"
         return self.size, Entry(outcome=Outcome.CANCELLED, reason=reason)

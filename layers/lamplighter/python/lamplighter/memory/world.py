@@ -5,12 +5,7 @@ from datetime import datetime, timedelta
 
 from lamplighter.core.forecast import Capacity
 from lamplighter.core.lanes import Rules
-from lamplighter.core.limits import (
-    DEFAULT_PARTITIONS,
-    DEFAULT_SHARDS,
-    DRAIN_PER_SECOND,
-    PARKED_FOR,
-)
+from lamplighter.core.limits import DRAIN_PER_SECOND, PARKED_FOR
 from lamplighter.core.quotas import Quotas
 from lamplighter.memory.clock import KnownSkew, SeededChance, VirtualClock
 from lamplighter.memory.ledger import MemoryLedger, OwnTables
@@ -30,8 +25,9 @@ class MemoryWorld:
 
     clock: VirtualClock = field(default_factory=VirtualClock)
     chance: SeededChance = field(default_factory=SeededChance)
-    shards: int = DEFAULT_SHARDS
-    partitions: int = DEFAULT_PARTITIONS
+    shards: int = 4
+    """Fewer than a stack's, as are its partitions: each is visited every minute."""
+    partitions: int = 1
     drain_per_second: float = DRAIN_PER_SECOND
     quotas: Quotas = field(default_factory=Quotas)
     capacity: Capacity = field(default_factory=Capacity)
@@ -45,6 +41,10 @@ class MemoryWorld:
     notices: MemoryNotices = field(default_factory=MemoryNotices)
     parked_for: timedelta = PARKED_FOR
     permits: MemoryPermits = field(default_factory=MemoryPermits)
+    executions: MemoryExecutions = field(init=False)
+    jobs: MemoryJobs = field(init=False)
+    tally: MemoryTally = field(init=False)
+    control: MemoryControl = field(init=False)
 
     def __post_init__(self) -> None:
         fair = frozenset(lane for lane, rules in self.lanes.items() if rules.fair)
@@ -52,6 +52,10 @@ class MemoryWorld:
         self.tables.unreadable = self.counts.row_unreadable
         self.payloads = MemoryPayloads(clock=self.clock)
         self.ledger = MemoryLedger(self.tables, self.own)
+        self.executions = MemoryExecutions(self.tables)
+        self.jobs = MemoryJobs(self.tables)
+        self.tally = MemoryTally(self.tables)
+        self.control = MemoryControl(self.tables)
 
     def ports(self) -> Ports:
         """The ports of a host whose clock is right."""
@@ -59,10 +63,10 @@ class MemoryWorld:
             clock=self.clock,
             clock_offset=KnownSkew(self.clock),
             chance=self.chance,
-            executions=MemoryExecutions(self.tables),
-            jobs=MemoryJobs(self.tables),
-            tally=MemoryTally(self.tables),
-            control=MemoryControl(self.tables),
+            executions=self.executions,
+            jobs=self.jobs,
+            tally=self.tally,
+            control=self.control,
             payloads=self.payloads,
             ledger=self.ledger,
             permits=self.permits,

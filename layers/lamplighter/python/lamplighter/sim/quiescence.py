@@ -126,7 +126,10 @@ def _next(world: MemoryWorld, job: Job, now: datetime) -> datetime | None:
 
 def _has_ended(rows: Mapping[ExecutionId, Execution], job: Job, slot: datetime) -> bool:
     row = rows.get(job.occurrence_id(slot))
-    return row is not None and row.is_final and row.job_version >= job.version
+    if row is None or not row.is_final:
+        return False
+    # What its owner took back stays so, whatever version the job has since.
+    return row.job_version >= job.version or row.cancel_requested_at is not None
 
 
 def _unaccounted(world: MemoryWorld) -> Iterator[Violation]:

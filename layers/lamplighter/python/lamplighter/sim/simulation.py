@@ -16,7 +16,7 @@ from typing import Any, Final
 from lamplighter.core.buckets import body_of
 from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Conflict, NotFound, Unavailable
-from lamplighter.core.lease import Kind, WorkItem
+from lamplighter.core.lease import Grant, Kind, WorkItem
 from lamplighter.core.limits import MAX_CLOCK_ERROR, SQS_BATCH
 from lamplighter.core.model import Execution, Job, Message
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded, Withdrawn
@@ -32,6 +32,7 @@ from lamplighter.services.execute import Claimed, begin, conclude, shrink
 from lamplighter.services.heartbeat import Heartbeats, Stop
 from lamplighter.services.tick import tick
 from lamplighter.services.undeliverable import undeliverable
+from lamplighter.sim.behind import Behind
 from lamplighter.sim.decisions import ALL, Decisions, Fault
 from lamplighter.sim.engine import NOTHING, Actor, Engine, Host, Process
 from lamplighter.sim.faults import Crash
@@ -92,7 +93,7 @@ class Setup:
     only: frozenset[str] | None = None
     """Of all decisions, those that are not decided against; None: all."""
     trouble: timedelta = timedelta(minutes=60)
-    rest: timedelta = timedelta(minutes=30)
+    rest: timedelta = timedelta(minutes=25)
     features: frozenset[Feature] = EVERYTHING
     """What may be made use of, beside plain jobs."""
     is_kept: bool = False
@@ -126,6 +127,8 @@ class Simulation:
         self.watch = Watch(world=self.world)
         self.books = self.watch.books
         self.engine = Engine(self.world.clock, self._ended)
+        self.behind = Behind(world=self.world, engine=self.engine, tell=self.watch.tell)
+        self.watch.seen = self.behind.written
         self._follow_up = self._follow_ups()
         self.weather = self._weather()
         self.wire = Wire(
@@ -409,7 +412,22 @@ class Simulation:
 
     def _follow_ups(self) -> Mapping[str, Callable[[Actor, Any, Any, Any], object]]:
         """What follows from a call, by its name."""
-        books, watch, now = self.books, self.watch, self.world.now
+        books, watch, behind, now = self.books, self.watch, self.behind, self.world.now
+
+        def advanced(actor: Actor, grant: Grant) -> None:
+            watch.advanced(grant.work, grant.watermark)
+            behind.advanced(actor.name, grant)
+
+        def sent(actor: Actor, outgoing: Sequence[Outgoing]) -> None:
+            actor.sent.extend(outgoing)
+            watch.sent(outgoing)
+            behind.sent(outgoing)
+
+        def deleted(actor: Actor, received: Sequence[Received]) -> None:
+            watch.deleted(actor.name, received)
+            for one in received:
+                behind.done_with(actor, one.message)
+
         return {
             "ledger.save": lambda _, given, named, __: books.saved(
                 given[0], given[1], named["token"]
@@ -417,9 +435,8 @@ class Simulation:
             "ledger.record": lambda _, given, __, answer: books.recorded(given[0], answer),
             "tally.reserve": lambda actor, *_: actor.reserves(now()),
             "tally.take": lambda _, given, __, answer: books.took(given[0], answer),
-            "control.advance": lambda _, given, named, __: watch.advanced(
-                given[0].work, named["watermark"]
-            ),
+            "control.acquire": lambda actor, _, __, answer: behind.granted(actor.name, answer),
+            "control.advance": lambda actor, _, __, grant: advanced(actor, grant),
             "queue.waiting": lambda actor, given, _, answer: actor.waiting.update(
                 {given[0]: answer}
             ),
@@ -428,8 +445,11 @@ class Simulation:
             "executions.extend": lambda actor, _, named, __: watch.extended(
                 named["token"], asked_at=actor.called_at
             ),
-            "queue.send": lambda actor, given, *_: actor.sent.extend(given[0]),
-            "queue.delete": lambda actor, given, *_: watch.deleted(actor.name, given[0]),
+            "executions.point": lambda _, given, *__: behind.pointed(given[0]),
+            "executions.settle": lambda actor, _, __, row: behind.settled(actor.name, row),
+            "executions.block": lambda actor, _, __, row: behind.settled(actor.name, row),
+            "queue.send": lambda actor, given, *_: sent(actor, given[0]),
+            "queue.delete": lambda actor, given, *_: deleted(actor, given[0]),
         }
 
     def _handed_out(
@@ -663,15 +683,16 @@ class Simulation:
         actor = self._actor(name, "worker", ends_in=None)
         self.engine.spawn(actor, partial(self._bury, message))
 
-    def _bury(self, message: Message, _: Actor) -> None:
+    def _bury(self, message: Message, actor: Actor) -> None:
         """What the dead-letter queue's function does, until it has done it."""
         while True:
             try:
                 undeliverable(self.wire.ports(), message)
             except Unavailable:
                 self.engine.wait(_DEAD_LETTER_AGAIN)
-                continue
-            return
+            else:
+                self.behind.done_with(actor, message)
+                return
 
 
 @dataclass(kw_only=True)

@@ -214,6 +214,8 @@ class System:
 
         Those that started under it: what ran before a limit was made has no place there.
         """
+        if not claimed.permits:
+            return
         live = {run.token for run in self.runs if run.ended_at is None}
         for bound in claimed.permits:
             use = self.world.permits.held[bound.key]

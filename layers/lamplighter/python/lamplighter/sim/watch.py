@@ -10,6 +10,7 @@ from lamplighter.core.buckets import ExecutionId, JobId, Position
 from lamplighter.core.lease import Work
 from lamplighter.core.lifecycle import TRANSITIONS, State, event_to
 from lamplighter.core.limits import (
+    CRASH_LIMIT,
     MAX_BACKOFF,
     MAX_CLOCK_ERROR,
     TAKE_OVER_GRACE,
@@ -122,6 +123,7 @@ class Watch:
         self._not_twice(claimed)
         self._not_beside_another(claimed)
         self._not_beside_too_many(claimed)
+        self._not_too_often(claimed)
         self._of_execution[claimed.execution.id].append(live)
         self._of_job[claimed.execution.job_id].append(live)
         self._of_token[claimed.token] = live
@@ -174,6 +176,15 @@ class Watch:
         for one in live:
             self._of_execution[one.claimed.execution.id].append(one)
             self._of_job[one.claimed.execution.job_id].append(one)
+
+    def sent(self, outgoing: Sequence[Outgoing]) -> None:
+        """Messages are sent: each in its execution's lane, or in the one that it grows old into."""
+        for one in outgoing:
+            row = self.world.tables.executions[one.message.execution_id]
+            rules = self.world.lanes.get(row.queue)
+            if one.queue not in {row.queue, rules and rules.promotes_to}:
+                says = f"{row.id} of {row.queue} is sent in {one.queue}"
+                self.tell("each in its lane", says, row.id)
 
     def deleted(self, who: str, received: Sequence[Received]) -> None:
         """A worker deletes messages: whatever they were for, it is not at it any more."""
@@ -283,6 +294,13 @@ class Watch:
         for other in self._of_execution[id]:
             if now <= other.held_until:
                 self.tell("one live try", f"{id} starts beside itself at {self.world.now()}", id)
+
+    def _not_too_often(self, claimed: Claimed) -> None:
+        """What has had all its tries, or has killed its workers too often, is not started."""
+        row, most = claimed.execution, claimed.spec.retry.max_attempts
+        if row.attempt > most or row.crashes >= CRASH_LIMIT:
+            says = f"{row.id} starts its try {row.attempt} of {most}, after {row.crashes} crashes"
+            self.tell("no more tries than it has", says, row.id)
 
     def _not_beside_another(self, claimed: Claimed) -> None:
         row, now = claimed.execution, self.world.clock.monotonic()

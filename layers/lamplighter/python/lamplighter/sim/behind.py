@@ -1,0 +1,270 @@
+"""What is left behind is in somebody's hands: else no more than the sweep would find it.
+
+The sweep mends it, minutes late, and in the end no promise is broken. So whoever leaves
+something behind is looked at when they do: dispatch and the sweep where a watermark passes a
+row, and a worker that deletes a message.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lamplighter.core.buckets import (
+    ExecutionId,
+    JobId,
+    Position,
+    body_of,
+    decode,
+    minutes_between,
+)
+from lamplighter.core.lease import Grant, Kind, Progress, Work
+from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import LOOK_AHEAD
+from lamplighter.core.model import (
+    Execution,
+    JobStatus,
+    Message,
+    Pointer,
+    PointerKind,
+    Row,
+    Trigger,
+    Watch,
+)
+from lamplighter.memory import MemoryWorld
+from lamplighter.ports import Outgoing
+from lamplighter.sim.engine import Actor, Engine
+
+Try = tuple[ExecutionId, int]
+"""An execution, and which of its attempts."""
+
+
+@dataclass(kw_only=True)
+class Behind:
+    """Remembers what was sent, armed and booked in one history; times are true times."""
+
+    world: MemoryWorld
+    engine: Engine
+    tell: Callable[..., None]
+    """Told of a broken promise: which, in words, and what it is about."""
+    _sent: dict[Try, datetime] = field(default_factory=dict)
+    """When a message of it was last sent, be it lost."""
+    _due_again: dict[Try, Position] = field(default_factory=dict)
+    """The place of the pointer at which dispatch sends it."""
+    _pointed: dict[Position, datetime] = field(default_factory=dict)
+    """When each of these was made."""
+    _booked: dict[ExecutionId, Position] = field(default_factory=dict)
+    """The last place at which the sweep looks at it."""
+    _put: dict[ExecutionId, datetime] = field(default_factory=dict)
+    """When it was made, or made anew, to be dispatched."""
+    _ended: dict[ExecutionId, datetime] = field(default_factory=dict)
+    _armed: dict[tuple[JobId, int], datetime] = field(default_factory=dict)
+    """The last slot that a version of a job has a row of."""
+    _progress: dict[Work, Progress] = field(default_factory=dict)
+    _to_send: dict[str, list[ExecutionId]] = field(default_factory=lambda: defaultdict(list))
+    """What each visit put inside the line, where dispatch may have been (P1)."""
+    _done: dict[str, set[ExecutionId]] = field(default_factory=lambda: defaultdict(set))
+    """What each worker has claimed, and written down what came of it."""
+    _began: dict[str, datetime] = field(default_factory=dict)
+    """When each visit was granted its work: what it reads, it reads later."""
+
+    def written(self, row: Execution) -> None:
+        """A row is about to be written."""
+        before = self.world.tables.executions.get(row.id)
+        if row.state is State.SCHEDULED:
+            self._put[row.id] = self._now()
+            if self.engine.is_busy and row.run_at <= self._now() + LOOK_AHEAD:
+                self._to_send[self.engine.current.name].append(row.id)
+        if row.is_final and not (before and before.is_final):
+            self._ended[row.id] = self._now()
+        if row.trigger is Trigger.SCHEDULE:
+            version = (row.job_id, row.job_version)
+            slot = row.scheduled_for
+            self._armed[version] = max(slot, self._armed.get(version, slot))
+
+    def sent(self, outgoing: Sequence[Outgoing]) -> None:
+        """Messages are sent, whatever becomes of them."""
+        for one in outgoing:
+            self._sent[one.message.execution_id, one.message.attempt] = self._now()
+
+    def pointed(self, pointers: Sequence[Pointer | Watch]) -> None:
+        """Pointers are made, or were there."""
+        for one in pointers:
+            match one:
+                case Pointer(kind=PointerKind.RETRY):
+                    self._due_again[one.execution_id, one.attempt] = one.position
+                    self._pointed.setdefault(one.position, self._now())
+                case Pointer(kind=PointerKind.CHECK):
+                    booked = self._booked.get(one.execution_id, one.position)
+                    self._booked[one.execution_id] = max(one.position, booked)
+                case _:
+                    pass
+
+    def granted(self, who: str, answer: object) -> None:
+        """Somebody asked for a partition's work."""
+        if isinstance(answer, Grant):
+            self._began[who] = self._now()
+            self._progress.setdefault(answer.work, answer.progress)
+
+    def advanced(self, who: str, grant: Grant) -> None:
+        """A watermark is written: what it passes is done."""
+        before, after = self._progress[grant.work], grant.progress
+        self._progress[grant.work] = after
+        is_dispatch = grant.work.kind is Kind.DISPATCH
+        why_not = self._why_not_dispatched if is_dispatch else self._why_not_looked_at
+        for row in self._passed(grant.work, before, after):
+            if why := why_not(row, who, grant):
+                self._tell(f"{who} passes {_name(row)}: {why}", _name(row))
+        for id in self._to_send.pop(who, ()):
+            row = self.world.tables.executions[id]
+            if not self._is_sent(row) and not (is_dispatch and self._comes_to(row, grant)):
+                self._tell(f"{who} puts {id} inside the line: it is not sent", id)
+
+    def settled(self, who: str, answer: object) -> None:
+        """Somebody asked for what they had claimed to be written down."""
+        if isinstance(answer, Execution):
+            self._done[who].add(answer.id)
+
+    def done_with(self, actor: Actor, message: Message) -> None:
+        """A worker deletes a message, or the dead-letter queue's function has seen to it."""
+        row = self.world.tables.executions.get(message.execution_id)
+        why = row and self._why_not_done_with(row, message.attempt, actor)
+        if row and why:
+            self._tell(f"{actor.name} is done with a message of {row.id}: {why}", row.id)
+
+    def _passed(self, work: Work, before: Progress, after: Progress) -> Iterator[Row]:
+        """The rows that are done now, and were not."""
+        tables = self.world.tables
+        layout = tables.layouts.of_generation(work.generation) if tables.layouts else None
+        if layout is None:
+            return
+        spans = [(before.watermark, after.watermark)]
+        if before.backlog is not None:
+            spans.append((before.backlog.after, before.backlog.until))
+        places = {
+            position
+            for start, end in spans
+            for minute in minutes_between(start, end)
+            for shard in layout.shards_of(work.partition)
+            for position in tables.buckets.get((minute, shard), ())
+            if start < position <= end
+        }
+        for position in sorted(places):
+            if after.has(position) and not before.has(position):
+                yield tables.at(position)
+
+    def _why_not_dispatched(self, row: Row, who: str, _: Grant) -> str | None:
+        """Why dispatch is not done with a row; None: it is, or never read it as it is."""
+        began = self._began[who]
+        if isinstance(row, Pointer):
+            pointed = self._pointed.get(row.position, began)
+            if row.kind is not PointerKind.RETRY or pointed >= began:
+                return None
+            sent = self._sent.get((row.execution_id, row.attempt))
+            return None if sent and sent >= pointed else f"attempt {row.attempt} is not sent"
+        if isinstance(row, Watch) or self._put.get(row.id, began) >= began:
+            return None
+        if not self._is_sent(row):
+            return "it is neither sent nor ended"
+        return None if self._goes_on(row) else "nothing follows it"
+
+    def _is_sent(self, row: Execution) -> bool:
+        """Whether a row has got its message, or needs none from whoever meets it."""
+        is_waiting = row.state is State.SCHEDULED and not row.sent_directly
+        return not is_waiting or (row.id, row.attempt) in self._sent
+
+    def _comes_to(self, row: Execution, grant: Grant) -> bool:
+        """Whether it is a row of this dispatcher's, who has yet to come to it."""
+        position = body_of(row.id)
+        return self._work_at(position) == grant.work and not grant.progress.has(position)
+
+    def _work_at(self, position: Position) -> Work | None:
+        """Whose dispatch a position is."""
+        layouts, place = self.world.tables.layouts, decode(position)
+        return layouts.at(place.at).work_on(place.shard, Kind.DISPATCH) if layouts else None
+
+    def _is_dispatched(self, position: Position) -> bool:
+        """Whether dispatch has passed a position."""
+        work = self._work_at(position)
+        progress = self._progress.get(work) if work else None
+        return progress is not None and progress.has(position)
+
+    def _is_armed(self, id: ExecutionId, attempt: int) -> bool:
+        """Whether a message of a try was sent, or dispatch comes by to send it."""
+        return (id, attempt) in self._sent or self._is_pointed_at(id, attempt)
+
+    def _is_pointed_at(self, id: ExecutionId, attempt: int) -> bool:
+        """Whether dispatch sends a message of a try where its pointer lies, or has."""
+        pointer = self._due_again.get((id, attempt))
+        if pointer is None:
+            return False
+        sent = self._sent.get((id, attempt))
+        has_sent = sent is not None and sent >= self._pointed[pointer]
+        return has_sent or not self._is_dispatched(pointer)
+
+    def _goes_on(self, row: Execution) -> bool:
+        """Whether the chain of its job does, or is over, or another's by now."""
+        job, slot = self.world.tables.jobs.get(row.job_id), row.scheduled_for
+        is_of_chain = row.trigger is Trigger.SCHEDULE and job is not None
+        if not is_of_chain or job is None or job.status is not JobStatus.ACTIVE:
+            return True
+        if job.version != row.job_version or self._armed[job.id, job.version] > slot:
+            return True
+        return job.next_after(max(slot, self._now())) is None
+
+    def _why_not_looked_at(self, row: Row, who: str, grant: Grant) -> str | None:
+        """Why the sweep is not done with a row; None: it is, or never read it as it is."""
+        if isinstance(row, Watch) or (isinstance(row, Pointer) and row.kind is PointerKind.RETRY):
+            return None
+        position = row.position if isinstance(row, Pointer) else body_of(row.id)
+        if not self._is_dispatched(position):
+            return "dispatch has not come to it"
+        id = row.execution_id if isinstance(row, Pointer) else row.id
+        found, began = self.world.tables.executions.get(id), self._began[who]
+        if found is None or found.is_final or self._put.get(id, began) >= began:
+            return None
+        booked = self._booked.get(id)
+        is_booked = booked is not None and not grant.progress.has(booked)
+        return None if is_booked else f"it is {found.state}, and nobody looks at it again"
+
+    def _why_not_done_with(self, row: Execution, attempt: int, actor: Actor) -> str | None:
+        """Why a message may still be needed; None: it is not."""
+        is_sent = any(one.message.execution_id == row.id for one in actor.sent)
+        if is_sent or self._is_pointed_at(row.id, attempt):
+            # Whoever comes by then does what is left.
+            return None
+        if row.is_final:
+            return self._who_waits(row)
+        match row.state:
+            case State.BLOCKED if row.blocker is not None:
+                blocker = self.world.tables.executions[row.blocker]
+                return None if row.id in blocker.waiters else f"{blocker.id} does not know of it"
+            case State.RETRYING if attempt < row.attempt:
+                is_armed = self._is_armed(row.id, row.attempt)
+                return None if is_armed else f"attempt {row.attempt} is armed by nobody"
+            case _ if attempt < row.attempt or row.id in self._done.get(actor.name, ()):
+                # Who has it by now has a message of their own.
+                return None
+            case _:
+                return f"it is {row.state}, attempt {row.attempt}"
+
+    def _who_waits(self, ended: Execution) -> str | None:
+        """Whom nobody has woken who waits for a row; None: nobody."""
+        for id in ended.waiters:
+            row = self.world.tables.executions.get(id)
+            if row is None or row.state is not State.BLOCKED or row.blocker != ended.id:
+                continue
+            sent = self._sent.get((id, row.attempt))
+            if sent is None or sent < self._ended[ended.id]:
+                return f"nobody wakes {id}"
+        return None
+
+    def _tell(self, says: str, about: str) -> None:
+        self.tell("nothing is left behind", says, about)
+
+    def _now(self) -> datetime:
+        return self.world.now()
+
+
+def _name(row: Row) -> str:
+    return row.id if isinstance(row, Execution) else row.position
