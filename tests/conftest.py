@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,6 +37,12 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Share out the tests between the workers of `pytest -n`."""
     return _Together(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported: it stays, and is a lot to look through."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

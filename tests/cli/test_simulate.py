@@ -44,11 +44,11 @@ def test_a_broken_promise_ends_it_with_1_and_a_history_to_read() -> None:
     mutation = next(one for one in MUTATIONS if one.id == "retry")
 
     with mutation.without():
-        result = runner.invoke(app, [*_SHORT, "--seed", "1", "--faults", "none", "--replays", "9"])
+        result = runner.invoke(app, [*_SHORT, "--seed", "3", "--faults", "none", "--replays", "3"])
 
     assert result.exit_code == 1
-    assert "seed 1 breaks a promise: nothing needs mending" in result.stdout
-    assert "seed 1, as short as" in result.stdout
+    assert "seed 3 breaks a promise: nothing needs mending" in result.stdout
+    assert "seed 3, as short as" in result.stdout
 
 
 def test_a_fault_that_is_none_is_refused() -> None:

@@ -53,20 +53,25 @@ class Metered:
         return message
 
 
-@pytest.fixture
-def on_aws() -> Iterator[Metered]:
+@pytest.fixture(scope="module")
+def moto() -> Iterator[None]:
     with mock_aws():
-        clients = Clients.of()
-        meter = Meter(Clients.of().dynamodb)
-        meter.attach(clients.dynamodb, clients.sqs)
-        with worlds.aws(clients) as world:
-            clock = VirtualClock(T)
-            ports = replace(world.ports, clock=clock, telemetry=Counts(), shards=1, partitions=1)
-            # Read once in ten seconds of each process: by this clock, and not in what is metered.
-            vars(ports.permits)["_clock"] = clock
-            ports.layout()
-            ports.permits.limits()
-            yield Metered(ports=ports, world=world, clock=clock, meter=meter)
+        yield
+
+
+@pytest.fixture
+def on_aws(moto: None) -> Iterator[Metered]:
+    clients = Clients.of()
+    meter = Meter(Clients.of().dynamodb)
+    meter.attach(clients.dynamodb, clients.sqs)
+    with worlds.aws(clients) as world:
+        clock = VirtualClock(T)
+        ports = replace(world.ports, clock=clock, telemetry=Counts(), shards=1, partitions=1)
+        # Read once in ten seconds of each process: by this clock, and not in what is metered.
+        vars(ports.permits)["_clock"] = clock
+        ports.layout()
+        ports.permits.limits()
+        yield Metered(ports=ports, world=world, clock=clock, meter=meter)
 
 
 def test_a_one_off_create_is_one_put_and_its_index_entry(on_aws: Metered) -> None:

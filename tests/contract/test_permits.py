@@ -190,7 +190,7 @@ def test_of_fifty_at_once_never_more_are_in_and_all_get_their_turn(world: World,
         tries = 0
         while not take(world, n, most=most):
             tries += 1
-            time.sleep(0.002)
+            time.sleep(0.05)
         with lock:
             inside += 1
             seen = max(seen, inside)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import boto3
@@ -175,9 +175,7 @@ class Clients:
     @classmethod
     def of(cls, endpoint_url: str | None = None) -> "Clients":
         """Of moto, or of the emulator that answers at an address."""
-        session = boto3.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-        )
+        session = _session()
         return cls(
             dynamodb=session.client("dynamodb", config=CLIENT_CONFIG, endpoint_url=endpoint_url),
             sqs=session.client("sqs", config=CLIENT_CONFIG, endpoint_url=endpoint_url),
@@ -185,6 +183,14 @@ class Clients:
                 "s3", config=CLIENT_CONFIG.merge(S3_CONFIG), endpoint_url=endpoint_url
             ),
         )
+
+
+@cache
+def _session() -> boto3.Session:
+    """One for all clients: each session reads the services' descriptions anew."""
+    return boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
 
 
 @contextmanager

@@ -6,17 +6,13 @@ renewals and time-outs go by the monotonic clock, which nobody sets.
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "layers/lamplighter/python/lamplighter"
-SOURCES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
-    for folder in (PACKAGE, *(ROOT / name for name in ("functions", "infra", "examples")))
-    for path in sorted(folder.rglob("*.py"))
-}
 OURS = "layers/lamplighter/python/lamplighter/"
 WALL = {
     *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"),
@@ -28,6 +24,16 @@ READERS = {
     OURS + "cli/surroundings.py": "what a person at a terminal calls now",
     OURS + "local/issuer.py": "when a token that is minted here was",
 }
+
+
+@cache
+def sources() -> Mapping[str, ast.Module]:
+    """Each of our modules, by its path."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in (PACKAGE, *(ROOT / name for name in ("functions", "infra", "examples")))
+        for path in sorted(folder.rglob("*.py"))
+    }
 
 
 def names_of(tree: ast.Module) -> Mapping[str, str]:
@@ -64,7 +70,7 @@ def readings_of_the_wall_clock(tree: ast.Module) -> set[str]:
 
 def test_the_wall_clock_is_read_in_one_place_by_all_that_runs_in_aws() -> None:
     """S0-X2, S1-X1."""
-    found = {name for name, tree in SOURCES.items() if readings_of_the_wall_clock(tree)}
+    found = {name for name, tree in sources().items() if readings_of_the_wall_clock(tree)}
 
     assert found == set(READERS)
 
@@ -112,7 +118,7 @@ def test_no_duration_is_measured_by_the_wall_clock() -> None:
     """S0-X2, S1-X1."""
     found = {
         name: durations
-        for name, tree in SOURCES.items()
+        for name, tree in sources().items()
         if (durations := [*durations_by_the_wall_clock(tree)])
     }
 

@@ -128,7 +128,6 @@ def with_its_layers(
         env={
             **local.environment(function),
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "AWS_REGION": "eu-central-1",
             "AWS_DEFAULT_REGION": "eu-central-1",
         },

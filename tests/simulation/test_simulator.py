@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import cache
 from random import Random
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ from lamplighter.sim.features import EVERYTHING, PLAIN, Feature, drawn
 from lamplighter.sim.history import History
 from lamplighter.sim.quiescence import violations
 from lamplighter.sim.shrink import shrunk
-from lamplighter.sim.simulate import Report, played, simulate
+from lamplighter.sim.simulate import Report, Result, played, simulate
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.wire import PORTS
 from lamplighter.sim.workload import What
@@ -31,18 +32,43 @@ from tests.support.repeating import REPEATED_BY
 
 # A quarter of an hour of trouble: less than a second of ours.
 SHORT = Setup(seed=7, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
-# CI says how many; each day's are others, and the failing one is printed with its seed.
 # The rest by `python -m tests.simulation.mutations`, which writes the table of the docs.
 QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:2]
-# 50,000 would take the suite past a quarter of an hour, on a slow machine of two cores.
-BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "10000"))
-PARTS = 5
+# Each day's are others, and the failing one is printed with its seed.
+BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "50000"))
+PARTS = 10
 # Of histories that have every fault between them.
 EVERY_FAULT, SO_MANY = 21, 380
+# Both strike in the two histories that have as many executions.
+TWO_FAULTS = frozenset({Fault.PAUSE, Fault.DUPLICATE})
+
+
+@cache
+def short() -> Result:
+    """The short history, played once for all who only look at what it came to."""
+    return played(SHORT)
+
+
+@cache
+def kept() -> Simulation:
+    """The short history with all its events, played once for all who only look at it."""
+    simulation = Simulation(replace(SHORT, is_kept=True))
+    simulation.run()
+    return simulation
+
+
+def two_faults(processes: int) -> Report:
+    return simulate(seed=10, executions=250, faults=TWO_FAULTS, processes=processes)
+
+
+@cache
+def two_faults_alone() -> Report:
+    """As one process sees it."""
+    return two_faults(processes=1)
 
 
 def test_the_same_seed_is_the_same_history() -> None:
-    first, second = played(SHORT), played(SHORT)
+    first, second = short(), played(SHORT)
 
     assert first.events > 1000
     assert first.digest == second.digest
@@ -51,12 +77,12 @@ def test_the_same_seed_is_the_same_history() -> None:
 def test_a_history_without_a_digest_has_the_same_events() -> None:
     undigested = played(replace(SHORT, is_digested=False))
 
-    assert undigested.events == played(SHORT).events
+    assert undigested.events == short().events
     assert undigested.digest == History(clock=VirtualClock()).digest
 
 
 def test_another_seed_is_another_history() -> None:
-    assert played(SHORT).digest != played(replace(SHORT, seed=8)).digest
+    assert short().digest != played(replace(SHORT, seed=8)).digest
 
 
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
@@ -64,7 +90,8 @@ def test_the_same_seed_is_the_same_history_in_another_process() -> None:
         "from datetime import timedelta\n"
         "from lamplighter.sim.simulate import played\n"
         "from lamplighter.sim.simulation import Setup\n"
-        "print(played(Setup(seed=2, trouble=timedelta(minutes=15))).digest)\n"
+        "quarter = timedelta(minutes=15)\n"
+        "print(played(Setup(seed=2, trouble=quarter, rest=2 * quarter)).digest)\n"
     )
     # Sets and dictionaries of text are in another order there.
     elsewhere = subprocess.run(
@@ -79,11 +106,8 @@ def test_the_same_seed_is_the_same_history_in_another_process() -> None:
 
 
 def test_a_history_that_is_kept_is_the_same_history() -> None:
-    kept = Simulation(replace(SHORT, is_kept=True))
-    kept.run()
-
-    assert kept.history.digest == played(SHORT).digest
-    assert len(kept.history.events) > 1000
+    assert kept().history.digest == short().digest
+    assert len(kept().history.events) > 1000
 
 
 @pytest.mark.timeout(300)
@@ -116,17 +140,15 @@ def test_where_nothing_goes_wrong_everything_is_on_time_and_nothing_is_mended() 
 
 
 def test_only_the_faults_that_are_asked_for_strike() -> None:
-    faults = frozenset({Fault.PAUSE, Fault.DUPLICATE})
+    report = two_faults_alone()
 
-    report = simulate(seed=1, executions=300, faults=faults, processes=1)
-
-    assert {fault for fault in Fault if report.faults[fault]} == faults
+    assert {fault for fault in Fault if report.faults[fault]} == TWO_FAULTS
 
 
 def test_two_processes_see_what_one_does() -> None:
-    alone = simulate(seed=1, executions=100, processes=1)
-    shared = simulate(seed=1, executions=100, processes=2)
+    alone, shared = two_faults_alone(), two_faults(processes=2)
 
+    assert alone.histories > 1
     assert _said(alone) == _said(shared)
 
 
@@ -136,15 +158,13 @@ def _said(report: Report) -> object:
 
 
 def test_a_decision_that_is_left_out_leaves_the_others_as_they_are() -> None:
-    whole = Simulation(SHORT)
-    whole.run()
-    taken = whole.decisions.taken
+    taken = kept().decisions.taken
     again = Simulation(replace(SHORT, only=frozenset(taken)))
     again.run()
     without = Simulation(replace(SHORT, only=frozenset(taken) - {next(iter(taken))}))
     without.run()
 
-    assert again.history.digest == whole.history.digest
+    assert again.history.digest == kept().history.digest
     assert set(without.decisions.taken) < set(taken)
 
 
@@ -156,9 +176,11 @@ def test_a_bug_is_found_at_once(mutation: Mutation) -> None:
 
 def test_a_failing_history_is_made_short_and_readable() -> None:
     mutation = next(one for one in MUTATIONS if one.id == "arm")
+    # Of those seeds that break a promise, one that is soon as short as can be.
+    setup = replace(SHORT, seed=1)
     with mutation.without():
-        whole = played(SHORT)
-        minimal = shrunk(SHORT, whole.violations[0].promise, replays=40)
+        whole = played(setup)
+        minimal = shrunk(setup, whole.violations[0].promise, replays=20)
 
     assert minimal.violation.promise == whole.violations[0].promise
     # A job or two, and hardly a fault, is enough for that.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from lamplighter.core.lease import WorkItem
 from lamplighter.core.limits import LANE_MAX_RECEIVES
@@ -16,6 +17,7 @@ from lamplighter.memory.clock import VirtualClock
 from lamplighter.ports import Outgoing, Received
 
 _VISIBILITY = timedelta(seconds=900)
+_oldest = attrgetter("visible_at", "id")
 # Amazon SQS developer guide, how fair queues work: that many in flight, and over 10 % of them.
 _LOUD_MESSAGES = 30
 
@@ -115,11 +117,11 @@ class MemoryQueue:
                 for stored in self._stored.values()
                 if stored.visible_at <= now and queue in (None, stored.queue)
             ]
-            visible = heapq.nsmallest(
-                limit,
-                here,
-                key=lambda stored: (stored.owner in loud, stored.visible_at, stored.id),
-            )
+
+            def quiet_first(stored: _Stored) -> tuple[object, ...]:
+                return stored.owner in loud, *_oldest(stored)
+
+            visible = heapq.nsmallest(limit, here, key=quiet_first if loud else _oldest)
             taken = [self._take(stored) for stored in visible if self._is_alive(stored)]
             self._listen(queue)
             return taken
