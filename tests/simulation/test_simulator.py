@@ -38,7 +38,7 @@ QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:2]
 BUDGET = int(os.environ.get("LAMPLIGHTER_EXECUTIONS", "50000"))
 PARTS = 10
 # Of histories that have every fault between them.
-EVERY_FAULT, SO_MANY = 21, 380
+EVERY_FAULT, SO_MANY = 51, 500
 # Both strike in the two histories that have as many executions.
 TWO_FAULTS = frozenset({Fault.PAUSE, Fault.DUPLICATE})
 
@@ -58,7 +58,7 @@ def kept() -> Simulation:
 
 
 def two_faults(processes: int) -> Report:
-    return simulate(seed=10, executions=250, faults=TWO_FAULTS, processes=processes)
+    return simulate(seed=10, executions=300, faults=TWO_FAULTS, processes=processes)
 
 
 @cache

@@ -68,7 +68,7 @@ _BEATS_EVERY: Final = 20 * _SECOND
 _SAID_AT_MOST: Final = 5
 _LANES: Final = ("default", "critical", "bulk")
 _NOBODY_WORKS: Final = ((Fault.OUTAGE, "workers"), (Fault.DEPLOY, "workers"))
-_UNLIMITED: Final = 0.5
+_UNLIMITED: Final = 0.7
 _LIMITED: Final = (
     Key(kind=LimitKind.QUEUE, name="default"),
     Key(kind=LimitKind.QUEUE, name="critical"),
@@ -92,7 +92,7 @@ class Setup:
     faults: frozenset[Fault] = ALL
     only: frozenset[str] | None = None
     """Of all decisions, those that are not decided against; None: all."""
-    trouble: timedelta = timedelta(minutes=60)
+    trouble: timedelta = timedelta(minutes=90)
     rest: timedelta = timedelta(minutes=25)
     features: frozenset[Feature] = EVERYTHING
     """What may be made use of, beside plain jobs."""
@@ -224,7 +224,7 @@ class Simulation:
                     self.engine.at(spell.begins, partial(self._reshard, spell.begins))
 
     def _plan_limits(self) -> None:
-        """In every other history an operator limits what runs at once, and changes their mind."""
+        """In three of ten histories an operator limits what runs at once, and has other ideas."""
         random = self._random("limits")
         if random.random() < _UNLIMITED:
             return

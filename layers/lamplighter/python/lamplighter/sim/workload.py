@@ -119,12 +119,12 @@ class Mood:
     def of(cls, random: Random) -> "Mood":
         """One of many."""
         return cls(
-            creates=random.randrange(20, 60),
-            changes=random.randrange(20, 120),
+            creates=random.randrange(30, 90),
+            changes=random.randrange(30, 150),
             recurring=random.choice((0.3, 0.6, 0.9)),
             lasting=random.choice((0.05, 0.15, 0.5)),
             failing=random.choice((0.0, 0.1, 0.3)),
-            deferring=random.choice((0.0, 0.1, 0.3)),
+            deferring=random.choice((0.0, 0.05, 0.2)),
         )
 
 
