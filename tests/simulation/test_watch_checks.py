@@ -548,6 +548,20 @@ def test_a_world_that_breaks_a_promise_is_told(harm: Callable[[Scene], None], pr
     assert promise in scene.told
 
 
+def test_a_handler_that_has_completed_its_execution_is_in_nobodys_way() -> None:
+    """It waits for the answer of its last act, which has taken effect."""
+    scene = Scene()
+    scene.change_job(overlap=OverlapPolicy.SKIP)
+    now = scene.world.clock.monotonic()
+    another, completed = scene.claimed[-2:]
+    scene.watch.begins(replace(completed, claimed_at=now))
+    scene.let_go(State.SUCCEEDED)
+
+    scene.watch.begins(replace(another, claimed_at=now))
+
+    assert scene.told == set()
+
+
 def owners(scene: Scene) -> Owners:
     """Who ask for things in a scene's world, with nothing between."""
     return Owners(

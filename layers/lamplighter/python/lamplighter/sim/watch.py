@@ -309,7 +309,7 @@ class Watch:
             return
         for other in self._of_job[row.job_id]:
             beside = other.claimed.execution.id
-            if beside != row.id and now <= other.held_until:
+            if beside != row.id and now <= other.held_until and not self._is_done(other):
                 says = f"{row.id} starts beside {beside} of a job with {job.overlap}"
                 self.tell("no overlap", f"{says}, at {self.world.now()}", row.id, beside)
 
@@ -322,6 +322,15 @@ class Watch:
                     f"{row.id} starts beside {id}, which is deferred, of a job with {job.overlap}"
                 )
                 self.tell("no overlap", f"{says}, at {self.world.now()}", row.id, id)
+
+    def _is_done(self, live: Live) -> bool:
+        """Whether a handler has completed its execution itself, and has yet to return."""
+        claimed, row = (
+            live.claimed.execution,
+            self.world.tables.executions[live.claimed.execution.id],
+        )
+        is_its_own = (row.attempt, row.crashes) == (claimed.attempt, claimed.crashes)
+        return row.state is State.SUCCEEDED and is_its_own
 
     def _not_beside_too_many(self, claimed: Claimed) -> None:
         """Of those that started under a limit no more run than it says now (S0-K1)."""
