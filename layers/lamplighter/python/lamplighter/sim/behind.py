@@ -63,8 +63,8 @@ class Behind:
     _progress: dict[Work, Progress] = field(default_factory=dict)
     _to_send: dict[str, list[ExecutionId]] = field(default_factory=lambda: defaultdict(list))
     """What each visit put inside the line, where dispatch may have been (P1)."""
-    _done: dict[str, set[ExecutionId]] = field(default_factory=lambda: defaultdict(set))
-    """What each worker has claimed, and written down what came of it."""
+    _done: dict[str, dict[ExecutionId, bool]] = field(default_factory=lambda: defaultdict(dict))
+    """What each worker has claimed, and written down what came of it: whether it was its end."""
     _began: dict[str, datetime] = field(default_factory=dict)
     """When each visit was granted its work: what it reads, it reads later."""
 
@@ -123,7 +123,7 @@ class Behind:
     def settled(self, who: str, answer: object) -> None:
         """Somebody asked for what they had claimed to be written down."""
         if isinstance(answer, Execution):
-            self._done[who].add(answer.id)
+            self._done[who][answer.id] = answer.is_final
 
     def done_with(self, actor: Actor, message: Message) -> None:
         """A worker deletes a message, or the dead-letter queue's function has seen to it."""
@@ -210,7 +210,14 @@ class Behind:
             return True
         if job.version != row.job_version or self._armed[job.id, job.version] > slot:
             return True
-        return job.next_after(max(slot, self._now())) is None
+        rows, following = self.world.tables.executions, job.next_after(max(slot, self._now()))
+        while following is not None:
+            row_there = rows.get(job.occurrence_id(following))
+            if row_there is None or not row_there.is_final:
+                return False
+            # Cancelled ahead: what follows it is asked for.
+            following = job.next_after(following)
+        return True
 
     def _why_not_looked_at(self, row: Row, who: str, grant: Grant) -> str | None:
         """Why the sweep is not done with a row; None: it is, or never read it as it is."""
@@ -233,8 +240,10 @@ class Behind:
         if is_sent or self._is_pointed_at(row.id, attempt):
             # Whoever comes by then does what is left.
             return None
+        wrote = self._done[actor.name].get(row.id)
         if row.is_final:
-            return self._who_waits(row)
+            # Whoever ended it after us wakes them.
+            return None if wrote is False else self._who_waits(row)
         match row.state:
             case State.BLOCKED if row.blocker is not None:
                 blocker = self.world.tables.executions[row.blocker]
@@ -242,7 +251,7 @@ class Behind:
             case State.RETRYING if attempt < row.attempt:
                 is_armed = self._is_armed(row.id, row.attempt)
                 return None if is_armed else f"attempt {row.attempt} is armed by nobody"
-            case _ if attempt < row.attempt or row.id in self._done.get(actor.name, ()):
+            case _ if attempt < row.attempt or wrote is not None:
                 # Who has it by now has a message of their own.
                 return None
             case _:
