@@ -2,7 +2,7 @@
 
 The sweep mends it, minutes late, and in the end no promise is broken. So whoever leaves
 something behind is looked at when they do: dispatch and the sweep where a watermark passes a
-row, and a worker that deletes a message.
+row, or they put one; a worker that deletes a message, and the dead-letter queue's function.
 """
 
 from collections import defaultdict
