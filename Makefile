@@ -118,7 +118,7 @@ clean: ## Remove what was made here, the virtual environments too
 .venv-local/.ready: requirements/local.txt | .venv/.ready
 	$(STATUS) 'local stack: the AWS emulator, in an environment of its own'
 	@$(UV) venv --quiet --allow-existing --python $(BIN)/python .venv-local
-	@VIRTUAL_ENV=.venv-local $(UV) pip sync --require-hashes requirements/local.txt $(BRIEFLY)
+	@VIRTUAL_ENV=.venv-local $(UV) pip sync --compile-bytecode --require-hashes requirements/local.txt $(BRIEFLY)
 	@touch $@
 
 .venv-scan/.ready: requirements/scan.txt | .venv/.ready

@@ -57,12 +57,15 @@ class LambdaTarget:
 
     @classmethod
     def this_machine(cls) -> "LambdaTarget":
-        """For the local stack, whose emulator runs functions on the Python that runs this."""
+        """For the local stack, whose emulator runs functions on the Python that runs this.
+
+        With bytecode: each of its processes unpacks a layer anew, and would compile it anew.
+        """
         arm = platform.machine().lower() in {"arm64", "aarch64"}
         return cls(
             architecture=lambda_.Architecture.ARM_64 if arm else lambda_.Architecture.X86_64,
             runtime=lambda_.Runtime.PYTHON_3_13,
-            wheels=("--python", sys.executable),
+            wheels=("--python", sys.executable, "--compile-bytecode"),
             machine=(sys.version, platform.platform()),
         )
 
@@ -186,6 +189,8 @@ class _BuildHere:
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     # Into the target, and not into the environment that this runs in.
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    # What a layer is unpacked to has other dates than its bytecode notes.
+    environment["PYC_INVALIDATION_MODE"] = "UNCHECKED_HASH"
     return subprocess.run(  # noqa: S603 -- uv, by its full path, with our own arguments
         command, env=environment, capture_output=True, text=True, check=False
     )

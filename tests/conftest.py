@@ -24,6 +24,15 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+# Thousands of short ones: to share out each by itself would take longer than some of them do.
+BY_MODULE: Final = (
+    *("tests/core/", "tests/handlers/", "tests/docs/", "tests/contract/", "tests/cli/"),
+    "tests/simulation/test_simulator.py",
+)
+# The longest of those that go by themselves, so that nobody waits for them at the end.
+FIRST: Final = "tests/simulation/test_fresh_histories.py"
+
+
 class _Together(LoadScopeScheduling):  # type: ignore[misc]
     """Of what is not named above, each test goes to whoever is free.
 
@@ -31,12 +40,20 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((name for name, some in TOGETHER.items() if nodeid.startswith(some)), nodeid)
+        for name, some in TOGETHER.items():
+            if nodeid.startswith(some):
+                return name
+        return nodeid.partition("::")[0] if nodeid.startswith(BY_MODULE) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Share out the tests between the workers of `pytest -n`."""
     return _Together(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest; the order of the others stays."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 def pytest_collection_finish() -> None:

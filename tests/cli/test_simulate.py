@@ -2,16 +2,28 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lamplighter.cli.main import app
+from lamplighter.sim import simulation
 from tests.simulation.mutations import MUTATIONS
+from tests.support.short_histories import SHORT, short_histories
 
+pytestmark = pytest.mark.usefixtures("short")
 runner = CliRunner()
 _SHORT = ["simulate", "--executions", "1", "--processes", "1"]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Where a broken promise is made short.
+    monkeypatch.setattr(simulation, "Setup", SHORT)
+    with short_histories():
+        yield
 
 
 def test_a_calm_night_breaks_nothing_and_says_its_seed() -> None:
@@ -47,6 +59,7 @@ def test_a_broken_promise_ends_it_with_1_and_a_history_to_read() -> None:
         result = runner.invoke(app, [*_SHORT, "--seed", "3", "--faults", "none", "--replays", "3"])
 
     assert result.exit_code == 1
+    assert result.stderr.startswith("seed 3\nseed 3 breaks a promise: ")
     assert "seed 3 breaks a promise: nothing needs mending" in result.stdout
     assert "seed 3, as short as" in result.stdout
 

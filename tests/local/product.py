@@ -16,8 +16,9 @@ import httpx
 
 from lamplighter.local.home import Home
 
-READY_WITHIN_S = 90.0
-ENDS_WITHIN_S = 20.0
+# Some 25 s by itself; beside other tests, on a machine that others share, a multiple.
+READY_WITHIN_S = 200.0
+ENDS_WITHIN_S = 40.0
 
 RUN = """
 import json

@@ -475,7 +475,7 @@ MUTATIONS: Sequence[Mutation] = (
         bound=_SWITCHES,
     ),
     *(
-        Mutation(id=id, says=says, without=plant, within=2_000)
+        Mutation(id=id, says=says, without=plant, within=5_000)
         for id, (says, plant) in MENDED.items()
     ),
 )

@@ -87,8 +87,15 @@ def simulate(
         except OSError as error:
             raise fail(f"--history {history}: {error.strerror}", REFUSED) from error
     report = run(
-        seed=first, executions=executions, faults=chosen, features=used, processes=processes
+        seed=first,
+        executions=executions,
+        faults=chosen,
+        features=used,
+        processes=processes,
     )
+    # Now: to make a history short may take minutes.
+    for failed, violation in report.violations:
+        typer.echo(f"seed {failed} breaks a promise: {violation.promise}", err=True)
     found = [
         shrunk(Setup(seed=failed, faults=chosen, features=used), violation.promise, replays=replays)
         for failed, violation in report.violations[:_SHRUNK]

@@ -63,8 +63,12 @@ class Behind:
     _progress: dict[Work, Progress] = field(default_factory=dict)
     _to_send: dict[str, list[ExecutionId]] = field(default_factory=lambda: defaultdict(list))
     """What each visit put inside the line, where dispatch may have been (P1)."""
-    _done: dict[str, dict[ExecutionId, bool]] = field(default_factory=lambda: defaultdict(dict))
-    """What each worker has claimed, and written down what came of it: whether it was its end."""
+    _wrote: dict[str, dict[ExecutionId, Execution]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """What each worker has claimed, as it wrote down what came of it."""
+    _outrun: set[tuple[str, ExecutionId]] = field(default_factory=set)
+    """Who found that something had ended, after they had read it as it was before."""
     _began: dict[str, datetime] = field(default_factory=dict)
     """When each visit was granted its work: what it reads, it reads later."""
 
@@ -123,7 +127,16 @@ class Behind:
     def settled(self, who: str, answer: object) -> None:
         """Somebody asked for what they had claimed to be written down."""
         if isinstance(answer, Execution):
-            self._done[who][answer.id] = answer.is_final
+            self._wrote[who][answer.id] = answer
+
+    def put_at(self, id: ExecutionId) -> datetime:
+        """When an execution was last made, to be dispatched."""
+        return self._put[id]
+
+    def outrun(self, who: str, found: Execution | None) -> None:
+        """Somebody who had read a row before it ended finds it as it is now."""
+        if found is not None and found.is_final:
+            self._outrun.add((who, found.id))
 
     def done_with(self, actor: Actor, message: Message) -> None:
         """A worker deletes a message, or the dead-letter queue's function has seen to it."""
@@ -240,15 +253,16 @@ class Behind:
         if is_sent or self._is_pointed_at(row.id, attempt):
             # Whoever comes by then does what is left.
             return None
-        wrote = self._done[actor.name].get(row.id)
+        wrote = self._wrote[actor.name].get(row.id)
         if row.is_final:
             # Whoever ended it after us wakes them.
-            return None if wrote is False else self._who_waits(row)
+            is_theirs = (actor.name, row.id) in self._outrun or (wrote and not wrote.is_final)
+            return None if is_theirs else self._who_waits(row)
         match row.state:
             case State.BLOCKED if row.blocker is not None:
                 blocker = self.world.tables.executions[row.blocker]
                 return None if row.id in blocker.waiters else f"{blocker.id} does not know of it"
-            case State.RETRYING if attempt < row.attempt:
+            case State.RETRYING if attempt < row.attempt and _is_as(row, wrote):
                 is_armed = self._is_armed(row.id, row.attempt)
                 return None if is_armed else f"attempt {row.attempt} is armed by nobody"
             case _ if attempt < row.attempt or wrote is not None:
@@ -273,6 +287,11 @@ class Behind:
 
     def _now(self) -> datetime:
         return self.world.now()
+
+
+def _is_as(row: Execution, wrote: Execution | None) -> bool:
+    """Whether nobody has had a row since somebody wrote it, if they did."""
+    return wrote is None or (wrote.state, wrote.attempt) == (row.state, row.attempt)
 
 
 def _name(row: Row) -> str:

@@ -80,6 +80,7 @@ class Engine:
         self._due: list[tuple[datetime, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._until = clock.now()
+        self.is_stopped = False
         self._hub = getcurrent()
         self._current: Actor | None = None
 
@@ -120,16 +121,22 @@ class Engine:
             raise Crash
 
     def run_until(self, end: datetime) -> None:
-        """Do everything that is due by then."""
+        """Do everything that is due by then, unless it is stopped on the way."""
         self._until = end
-        while self._due and self._due[0][0] <= end:
+        while not self.is_stopped and self._due and self._due[0][0] <= end:
             instant, _, do = heappop(self._due)
             self.clock.move_to(instant)
             do()
-        self.clock.move_to(end)
+        if not self.is_stopped:
+            self.clock.move_to(end)
+
+    def stop(self) -> None:
+        """Do nothing more, whatever is due: nobody has another turn after this one."""
+        self.is_stopped = True
 
     def _wait_until(self, actor: Actor, wake: datetime) -> None:
-        if wake <= self._until and (not self._due or self._due[0][0] > wake):
+        is_next = wake <= self._until and not self.is_stopped
+        if is_next and (not self._due or self._due[0][0] > wake):
             # Nobody else would have a turn before: the same as below, for less.
             self.clock.move_to(wake)
             return

@@ -8,7 +8,7 @@ from typing import Final
 from lamplighter.core.buckets import ExecutionId, execution_of
 from lamplighter.core.completeness import Outcome
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import ON_TIME
+from lamplighter.core.limits import ON_TIME, SWEEP_AFTER
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Trigger
 from lamplighter.core.waits import Part
 from lamplighter.memory import MemoryWorld
@@ -59,28 +59,32 @@ def _lost(simulation: Simulation) -> Iterator[Violation]:
         if not (id in tables.jobs or id in tables.executions or first in tables.executions):
             yield Violation(promise="nothing is lost", says=f"{id} is gone", about=(id,))
     for row in tables.executions.values():
-        until = max(row.due_at, row.lease_until or row.due_at)
-        if row.is_final or until >= now - _MENDED_WITHIN or _waits(simulation, row):
+        if row.is_final or _had_to_end_after(simulation, row) >= now - _MENDED_WITHIN:
             continue
         if not _was_never_answered(simulation, row):
             says = f"{row.id} is {row.state}, due {row.due_at}"
             yield Violation(promise="nothing is lost", says=says, about=(row.id, row.job_id))
 
 
-def _was_never_answered(simulation: Simulation, row: Execution) -> bool:
-    """Whether a one-off's maker died without an answer, and nobody has touched it.
-
-    It may have been frozen between its last look at the clock and the write, for minutes, as
-    no function of ours may be: then even the sweep had passed the place. Who asked knows nothing.
-    """
-    is_untouched = row.trigger is Trigger.ONE_OFF and row.state is State.SCHEDULED
-    return is_untouched and row.job_id not in simulation.owners.accepted
-
-
-def _waits(simulation: Simulation, row: Execution) -> bool:
-    """Whether another is in its way, which has not ended either."""
+def _had_to_end_after(simulation: Simulation, row: Execution) -> datetime:
+    """When nothing was in a row's way any more; now, where something is."""
     blocker = simulation.world.tables.executions.get(row.blocker) if row.blocker else None
-    return row.state is State.BLOCKED and blocker is not None and not blocker.is_final
+    if row.state is State.BLOCKED and blocker is not None:
+        return max(row.due_at, blocker.finished_at or simulation.world.now())
+    return max(row.due_at, row.lease_until or row.due_at)
+
+
+def _was_never_answered(simulation: Simulation, row: Execution) -> bool:
+    """Whether a request's maker died without an answer, and nobody has touched what it made.
+
+    It was frozen between its last look at the clock and the write, for longer than an API has:
+    then even the sweep had passed the place. Who asked knows nothing.
+    """
+    is_untouched = row.trigger is not Trigger.SCHEDULE and row.state is State.SCHEDULED
+    asked_for = row.job_id if row.trigger is Trigger.ONE_OFF else row.id
+    is_answered = asked_for in simulation.owners.accepted
+    was_frozen = simulation.behind.put_at(row.id) > row.run_at + SWEEP_AFTER - _SECOND
+    return is_untouched and was_frozen and not is_answered
 
 
 def _dead_chains(world: MemoryWorld) -> Iterator[Violation]:

@@ -103,7 +103,7 @@ def _of_its_jobs(simulation: Simulation, violation: Violation) -> frozenset[str]
 
 
 def _broken(simulation: Simulation, promise: str) -> Violation | None:
-    simulation.run()
+    simulation.run(until_broken=promise)
     return next((one for one in violations(simulation) if one.promise == promise), None)
 
 

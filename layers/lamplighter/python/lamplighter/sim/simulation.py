@@ -26,7 +26,7 @@ from lamplighter.core.quotas import Quotas
 from lamplighter.core.retry import Failure
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryWorld, SeededChance, VirtualClock
-from lamplighter.ports import Leases, Outgoing, Ports, Received
+from lamplighter.ports import Leases, Outgoing, Ports, Received, Refusal
 from lamplighter.services import deferred, partitions, permits
 from lamplighter.services.execute import Claimed, begin, conclude, shrink
 from lamplighter.services.heartbeat import Heartbeats, Stop
@@ -48,7 +48,7 @@ from lamplighter.sim.features import (
 )
 from lamplighter.sim.handlers import Working
 from lamplighter.sim.history import History
-from lamplighter.sim.watch import Live, Mended, Watch
+from lamplighter.sim.watch import Live, Mended, Violation, Watch
 from lamplighter.sim.weather import Weather, forecast
 from lamplighter.sim.wire import Wire
 from lamplighter.sim.workload import Mood, Owners, Play, Whim, more_whims, play, whims
@@ -92,7 +92,7 @@ class Setup:
     faults: frozenset[Fault] = ALL
     only: frozenset[str] | None = None
     """Of all decisions, those that are not decided against; None: all."""
-    trouble: timedelta = timedelta(minutes=90)
+    trouble: timedelta = timedelta(minutes=150)
     rest: timedelta = timedelta(minutes=25)
     features: frozenset[Feature] = EVERYTHING
     """What may be made use of, beside plain jobs."""
@@ -161,10 +161,21 @@ class Simulation:
             for kind, number in (("api", 2), ("scheduler", 2), ("worker", 3))
         }
 
-    def run(self) -> None:
-        """Play it to its end; what was broken on the way is in `watch.violations`."""
+    def run(self, *, until_broken: str | None = None) -> None:
+        """Play it to its end, or until that promise is broken on the way.
+
+        What was broken on the way is in `watch.violations`.
+        """
+
+        def told(violation: Violation) -> None:
+            if violation.promise == until_broken:
+                self.engine.stop()
+
+        self.watch.told = told
         self._plan()
         self.engine.run_until(self.end_of_trouble)
+        if self.engine.is_stopped:
+            return
         self.decisions.is_over = True
         for host in self._all_hosts():
             host.skew = NOTHING
@@ -448,6 +459,12 @@ class Simulation:
             "executions.point": lambda _, given, *__: behind.pointed(given[0]),
             "executions.settle": lambda actor, _, __, row: behind.settled(actor.name, row),
             "executions.block": lambda actor, _, __, row: behind.settled(actor.name, row),
+            "executions.count_undeliverable": lambda actor, _, __, row: behind.outrun(
+                actor.name, row
+            ),
+            "executions.end": lambda actor, _, __, answer: behind.outrun(
+                actor.name, answer.found if isinstance(answer, Refusal) else None
+            ),
             "queue.send": lambda actor, given, *_: sent(actor, given[0]),
             "queue.delete": lambda actor, given, *_: deleted(actor, given[0]),
         }

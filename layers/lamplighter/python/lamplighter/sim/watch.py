@@ -96,6 +96,8 @@ class Watch:
     """Told of every row that is about to be written."""
     mended: list[str] = field(default_factory=list)
     """Why the sweep sent something, each time that it did."""
+    told: Callable[[Violation], object] = lambda _: None
+    """Told of every broken promise."""
     counts: Callable[[Execution | Job], object] = lambda _: None
     """Told of every execution and every job that is about to be made."""
     books: Books = field(init=False)
@@ -115,6 +117,7 @@ class Watch:
         violation = Violation(promise=promise, says=says, about=about)
         if violation not in self.violations:
             self.violations.append(violation)
+            self.told(violation)
 
     def begins(self, claimed: Claimed) -> Live:
         """A handler is called now."""

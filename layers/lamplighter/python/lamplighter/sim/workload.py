@@ -119,8 +119,8 @@ class Mood:
     def of(cls, random: Random) -> "Mood":
         """One of many."""
         return cls(
-            creates=random.randrange(30, 90),
-            changes=random.randrange(30, 150),
+            creates=random.randrange(60, 180),
+            changes=random.randrange(60, 300),
             recurring=random.choice((0.3, 0.6, 0.9)),
             lasting=random.choice((0.05, 0.15, 0.5)),
             failing=random.choice((0.0, 0.1, 0.3)),
