@@ -92,10 +92,8 @@ def simulate(
         faults=chosen,
         features=used,
         processes=processes,
+        told=_tell_news(),
     )
-    # Now: to make a history short may take minutes.
-    for failed, violation in report.violations:
-        typer.echo(f"seed {failed} breaks a promise: {violation.promise}", err=True)
     found = [
         shrunk(Setup(seed=failed, faults=chosen, features=used), violation.promise, replays=replays)
         for failed, violation in report.violations[:_SHRUNK]
@@ -107,6 +105,19 @@ def simulate(
         _print(report, found)
     if report.violations:
         raise typer.Exit(FAILED)
+
+
+def _tell_news() -> "Callable[[Report], None]":
+    """Tell of broken promises when they are found: until all is played may take long."""
+    told = 0
+
+    def tell(report: "Report") -> None:
+        nonlocal told
+        for failed, violation in report.violations[told:]:
+            typer.echo(f"seed {failed} breaks a promise: {violation.promise}", err=True)
+        told = len(report.violations)
+
+    return tell
 
 
 def _document(found: "Minimal") -> dict[str, object]:

@@ -32,7 +32,7 @@ from lamplighter.core.model import (
     Watch,
 )
 from lamplighter.memory import MemoryWorld
-from lamplighter.ports import Outgoing
+from lamplighter.ports import Outgoing, Refusal
 from lamplighter.sim.engine import Actor, Engine
 
 Try = tuple[ExecutionId, int]
@@ -67,6 +67,10 @@ class Behind:
         default_factory=lambda: defaultdict(dict)
     )
     """What each worker has claimed, as it wrote down what came of it."""
+    _found: dict[str, dict[ExecutionId, Execution]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """What each worker was refused, as they found it."""
     _outrun: set[tuple[str, ExecutionId]] = field(default_factory=set)
     """Who found that something had ended, after they had read it as it was before."""
     _began: dict[str, datetime] = field(default_factory=dict)
@@ -132,6 +136,11 @@ class Behind:
     def put_at(self, id: ExecutionId) -> datetime:
         """When an execution was last made, to be dispatched."""
         return self._put[id]
+
+    def refused(self, who: str, answer: object) -> None:
+        """Somebody asked for an execution that they may not have."""
+        if isinstance(answer, Refusal) and answer.found is not None:
+            self._found[who][answer.found.id] = answer.found
 
     def outrun(self, who: str, found: Execution | None) -> None:
         """Somebody who had read a row before it ended finds it as it is now."""
@@ -254,15 +263,16 @@ class Behind:
             # Whoever comes by then does what is left.
             return None
         wrote = self._wrote[actor.name].get(row.id)
+        known = wrote or self._found[actor.name].get(row.id)
         if row.is_final:
             # Whoever ended it after us wakes them.
-            is_theirs = (actor.name, row.id) in self._outrun or (wrote and not wrote.is_final)
+            is_theirs = (actor.name, row.id) in self._outrun or (known and not known.is_final)
             return None if is_theirs else self._who_waits(row)
         match row.state:
             case State.BLOCKED if row.blocker is not None:
                 blocker = self.world.tables.executions[row.blocker]
                 return None if row.id in blocker.waiters else f"{blocker.id} does not know of it"
-            case State.RETRYING if attempt < row.attempt and _is_as(row, wrote):
+            case State.RETRYING if attempt < row.attempt and _is_as(row, known):
                 is_armed = self._is_armed(row.id, row.attempt)
                 return None if is_armed else f"attempt {row.attempt} is armed by nobody"
             case _ if attempt < row.attempt or wrote is not None:
@@ -289,9 +299,9 @@ class Behind:
         return self.world.now()
 
 
-def _is_as(row: Execution, wrote: Execution | None) -> bool:
-    """Whether nobody has had a row since somebody wrote it, if they did."""
-    return wrote is None or (wrote.state, wrote.attempt) == (row.state, row.attempt)
+def _is_as(row: Execution, known: Execution | None) -> bool:
+    """Whether nobody has had a row since somebody wrote or read it, if they did."""
+    return known is None or (known.state, known.attempt) == (row.state, row.attempt)
 
 
 def _name(row: Row) -> str:

@@ -456,6 +456,7 @@ class Simulation:
             "executions.extend": lambda actor, _, named, __: watch.extended(
                 named["token"], asked_at=actor.called_at
             ),
+            "executions.claim": lambda actor, _, __, answer: behind.refused(actor.name, answer),
             "executions.point": lambda _, given, *__: behind.pointed(given[0]),
             "executions.settle": lambda actor, _, __, row: behind.settled(actor.name, row),
             "executions.block": lambda actor, _, __, row: behind.settled(actor.name, row),
