@@ -3,9 +3,9 @@
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,10 +36,11 @@ from lamplighter.ports import (
     Received,
     Upload,
 )
+from tests.contract.unused import Unused
 from tests.support.buckets import create_bucket, delete_bucket
 from tests.support.own_table import DynamoOwnTable, MemoryOwnTable, OwnTable
 from tests.support.rows import OWNER
-from tests.support.tables import TableNames, create_tables
+from tests.support.tables import TABLES, TableNames, create_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -171,6 +172,7 @@ class Clients:
     dynamodb: "DynamoDBClient"
     sqs: "SQSClient"
     s3: "S3Client"
+    unused: Unused = field(default_factory=Unused)
 
     @classmethod
     def of(cls, endpoint_url: str | None = None) -> "Clients":
@@ -195,22 +197,27 @@ def _session() -> boto3.Session:
 
 @contextmanager
 def aws(clients: Clients) -> Iterator[World]:
-    """Ports on new tables and queues, deleted afterwards."""
+    """Ports on empty tables and queues."""
     prefix = uuid.uuid4().hex[:12]
-    names = create_tables(clients.dynamodb, prefix)
-    urls = {lane: _queue(clients.sqs, f"{prefix}-{lane}") for lane in (*LANES, "work")}
-    bucket = _OnS3(clients.s3, f"{prefix}-payloads")
-    own = DynamoOwnTable(clients.dynamodb, f"{prefix}-own")
-    world = _on(clients, names, urls, bucket, own)
-    try:
-        yield world
-    finally:
-        _stop_listening(clients, world.ports)
-        own.delete()
-        names.delete(clients.dynamodb)
-        bucket.delete_all()
-        for url in urls.values():
-            clients.sqs.delete_queue(QueueUrl=url)
+    dynamodb, sqs, unused = clients.dynamodb, clients.sqs, clients.unused
+    tables = {kind: partial(create_table, dynamodb, prefix) for kind in TABLES}
+    queues = {lane: partial(_queue, sqs, prefix) for lane in (*LANES, "work")}
+    with (
+        unused.some(tables, delete=partial(_delete_table, dynamodb), client=dynamodb) as names,
+        unused.some(queues, delete=partial(_delete_queue, sqs), client=sqs) as urls,
+    ):
+        bucket = _OnS3(clients.s3, f"{prefix}-payloads")
+        own = DynamoOwnTable(dynamodb, f"{prefix}-own")
+        extra: list[str] = []
+        world = _on(clients, TableNames(**names), urls, bucket, own, extra)
+        try:
+            yield world
+        finally:
+            _stop_listening(clients, world.ports)
+            own.delete()
+            bucket.delete_all()
+            for url in extra:
+                _delete_queue(sqs, url)
 
 
 def _stop_listening(clients: Clients, ports: Ports) -> None:
@@ -223,7 +230,12 @@ def _stop_listening(clients: Clients, ports: Ports) -> None:
 
 
 def _on(
-    clients: Clients, names: TableNames, urls: dict[str, str], bucket: "_OnS3", own: OwnTable
+    clients: Clients,
+    names: TableNames,
+    urls: Mapping[str, str],
+    bucket: "_OnS3",
+    own: OwnTable,
+    extra: list[str],
 ) -> World:
     wired = wire_to(
         SchedulerSettings(
@@ -252,16 +264,16 @@ def _on(
         upload=_send,
         bucket=bucket,
         own=own,
-        redrive=partial(_redrive, clients.sqs, urls),
+        redrive=partial(_redrive, clients.sqs, urls, extra),
         damage=partial(_damage, clients.dynamodb, names),
     )
 
 
 def _redrive(
-    client: "SQSClient", urls: dict[str, str], lane: str, most: int
+    client: "SQSClient", urls: Mapping[str, str], extra: list[str], lane: str, most: int
 ) -> Callable[[], Sequence[Message]]:
-    # Deleted with the lanes.
-    dead = urls["dead"] = client.create_queue(QueueName=f"{uuid.uuid4().hex[:12]}-dead")["QueueUrl"]
+    dead = client.create_queue(QueueName=f"{uuid.uuid4().hex[:12]}-dead")["QueueUrl"]
+    extra.append(dead)
     arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]
     policy = {"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": most}
     client.set_queue_attributes(
@@ -335,9 +347,19 @@ class _OnS3:
             delete_bucket(self.client, self.planned)
 
 
-def _queue(client: "SQSClient", name: str) -> str:
-    made = client.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "900"})
+def _queue(client: "SQSClient", prefix: str, lane: str) -> str:
+    made = client.create_queue(
+        QueueName=f"{prefix}-{lane}", Attributes={"VisibilityTimeout": "900"}
+    )
     return made["QueueUrl"]
+
+
+def _delete_queue(client: "SQSClient", url: str) -> None:
+    client.delete_queue(QueueUrl=url)
+
+
+def _delete_table(client: "DynamoDBClient", name: str) -> None:
+    client.delete_table(TableName=name)
 
 
 def _receive(client: "SQSClient", url: str) -> list[dict[str, Any]]:

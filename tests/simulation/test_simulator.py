@@ -33,7 +33,7 @@ SHORT = Setup(seed=7, trouble=timedelta(minutes=6), rest=timedelta(minutes=21))
 # The rest by `python -m tests.simulation.mutations`, which writes the table of the docs.
 QUICK = [mutation for mutation in MUTATIONS if mutation.within <= 2000][:1]
 # Of histories that have every fault between them.
-EVERY_FAULT, SO_MANY = 57, 200
+EVERY_FAULT, SO_MANY = 8, 300
 # Both strike in the two histories that have as many executions.
 TWO_FAULTS = frozenset({Fault.PAUSE, Fault.DUPLICATE})
 
@@ -54,7 +54,7 @@ def kept() -> Simulation:
 
 def two_faults(processes: int) -> Report:
     with short_histories():
-        return simulate(seed=10, executions=300, faults=TWO_FAULTS, processes=processes)
+        return simulate(seed=10, executions=150, faults=TWO_FAULTS, processes=processes)
 
 
 @cache

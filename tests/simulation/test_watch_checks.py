@@ -40,7 +40,6 @@ from lamplighter.sim.decisions import NONE
 from lamplighter.sim.engine import Actor, Process
 from lamplighter.sim.features import PLAIN, Feature
 from lamplighter.sim.quiescence import violations
-from lamplighter.sim.simulate import played
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.system import System
 from lamplighter.sim.watch import Mended, Watch
@@ -52,7 +51,7 @@ from tests.support.jobs import OWNER, created, every, new_job
 START: Final = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
-SHORT: Final = Setup(seed=1, trouble=timedelta(minutes=15), rest=timedelta(minutes=30))
+SHORT: Final = Setup(seed=1, trouble=timedelta(minutes=10), rest=timedelta(minutes=21))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,13 +156,13 @@ PLANTED: Sequence[Planted] = (
         bug=a_beat_may_shorten_a_lease,
         promise="no lease is shortened",
         plays=Feature.BEATS,
-        seed=2,
+        seed=1,
     ),
     Planted(
         bug=every_try_begins_anew,
         promise="a try goes on from the last checkpoint",
         plays=Feature.CHECKPOINTS,
-        seed=2,
+        seed=1,
     ),
     Planted(
         bug=own_writes_are_made_by_themselves,
@@ -187,19 +186,19 @@ PLANTED: Sequence[Planted] = (
         bug=a_deleted_job_counts_on,
         promise="what is counted is there",
         plays=Feature.QUOTAS,
-        seed=1,
+        seed=11,
     ),
     Planted(
         bug=many_are_replayed_each_time,
         promise="a key makes one execution",
         plays=Feature.BULK,
-        seed=7,
+        seed=11,
     ),
     Planted(
         bug=nobody_is_waited_for,
         promise="a rate limit is waited for",
         plays=Feature.BUSY,
-        seed=1,
+        seed=2,
     ),
     Planted(
         bug=what_waits_is_promoted_at_once,
@@ -211,12 +210,12 @@ PLANTED: Sequence[Planted] = (
         bug=the_sweep_sends_in_silence,
         promise="every repair is counted",
         plays=None,
-        seed=2,
+        seed=1,
     ),
     # Where dispatch passes something, where the sweep does, what is put, and what is deleted.
     *(
         Planted(bug=MENDED[id][1], promise="nothing is left behind", plays=None, seed=seed)
-        for id, seed in (("redo", 1), ("retrying", 2), ("put", 1), ("point", 1))
+        for id, seed in (("redo", 1), ("retrying", 1), ("put", 1), ("point", 1))
     ),
 )
 
@@ -228,10 +227,13 @@ def test_a_bug_breaks_its_promise_in_some_short_history(planted: Planted) -> Non
     setups = (replace(SHORT, seed=seed, features=plays) for seed in range(planted.seed, 40))
 
     with everything_is_about(), planted.bug():
-        found = (one.promise for setup in setups for one in played(setup).violations)
-        broken = planted.promise in found
+        assert any(breaks(setup, planted.promise) for setup in setups)
 
-    assert broken
+
+def breaks(setup: Setup, promise: str) -> bool:
+    simulation = Simulation(setup)
+    simulation.run(until_broken=promise)
+    return any(one.promise == promise for one in violations(simulation))
 
 
 @contextmanager

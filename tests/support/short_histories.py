@@ -10,11 +10,11 @@ from unittest.mock import patch
 from lamplighter.sim import simulate
 from lamplighter.sim.simulation import Setup
 
-SHORT: Final = partial(Setup, trouble=timedelta(minutes=20))
+SHORT: Final = partial(Setup, trouble=timedelta(minutes=8), rest=timedelta(minutes=21))
 
 
 @contextmanager
 def short_histories() -> Iterator[None]:
-    """Each that is begun meanwhile has a third of an hour of trouble."""
+    """Each that is begun meanwhile has some minutes of trouble."""
     with patch.object(simulate, "Setup", SHORT):
         yield

@@ -8,7 +8,7 @@ from lamplighter.sim.faults import Strike
 from tests.support.examples import ALWAYS_THE_SAME
 
 _RANDOM: Final = SystemRandom()
-_ONE_OF: Final = 6
+_ONE_OF: Final = 10
 
 
 def some_of(strikes: Iterable[Strike]) -> Sequence[Strike]:

@@ -54,6 +54,7 @@ EXECUTIONS = _definition(
 )
 JOBS = _definition({schema.JOBS_BY_OWNER: (schema.JOBS_OWNER_KEY, schema.JOBS_BY_OWNER_SORT)})
 CONTROL = _definition({})
+TABLES: Mapping[str, Definition] = {"executions": EXECUTIONS, "jobs": JOBS, "control": CONTROL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +70,12 @@ class TableNames:
 
 def create_tables(client: "DynamoDBClient", prefix: str) -> TableNames:
     """Three empty tables whose names begin with the prefix."""
-    names = TableNames(
-        executions=f"{prefix}-executions", jobs=f"{prefix}-jobs", control=f"{prefix}-control"
-    )
-    _create(client, names.executions, EXECUTIONS)
-    _create(client, names.jobs, JOBS)
-    _create(client, names.control, CONTROL)
-    return names
+    return TableNames(**{kind: create_table(client, prefix, kind) for kind in TABLES})
 
 
-def _create(client: "DynamoDBClient", name: str, definition: Definition) -> None:
+def create_table(client: "DynamoDBClient", prefix: str, kind: str) -> str:
+    """One of them; returns its name."""
+    name, definition = f"{prefix}-{kind}", TABLES[kind]
     # No index at all is refused when it is written as an empty list.
     parameters = {key: value for key, value in definition.items() if value}
     made = client.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **parameters)
@@ -86,3 +83,4 @@ def _create(client: "DynamoDBClient", name: str, definition: Definition) -> None
         client.get_waiter("table_exists").wait(
             TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
         )
+    return name

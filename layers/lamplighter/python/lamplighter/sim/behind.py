@@ -33,6 +33,7 @@ from lamplighter.core.model import (
 )
 from lamplighter.memory import MemoryWorld
 from lamplighter.ports import Outgoing, Refusal
+from lamplighter.sim.chains import next_slot
 from lamplighter.sim.engine import Actor, Engine
 
 Try = tuple[ExecutionId, int]
@@ -232,14 +233,7 @@ class Behind:
             return True
         if job.version != row.job_version or self._armed[job.id, job.version] > slot:
             return True
-        rows, following = self.world.tables.executions, job.next_after(max(slot, self._now()))
-        while following is not None:
-            row_there = rows.get(job.occurrence_id(following))
-            if row_there is None or not row_there.is_final:
-                return False
-            # Cancelled ahead: what follows it is asked for.
-            following = job.next_after(following)
-        return True
+        return next_slot(self.world.tables.executions, job, max(slot, self._now())) is None
 
     def _why_not_looked_at(self, row: Row, who: str, grant: Grant) -> str | None:
         """Why the sweep is not done with a row; None: it is, or never read it as it is."""

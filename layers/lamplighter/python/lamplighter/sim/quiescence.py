@@ -1,7 +1,7 @@
 """What must hold once nothing has gone wrong for a while: every promise, of every row."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Tri
 from lamplighter.core.waits import Part
 from lamplighter.memory import MemoryWorld
 from lamplighter.services import completeness
+from lamplighter.sim.chains import next_slot
 from lamplighter.sim.invariants import of_rows
 from lamplighter.sim.simulation import Simulation
 from lamplighter.sim.watch import Violation
@@ -96,7 +97,7 @@ def _dead_chains(world: MemoryWorld) -> Iterator[Violation]:
         if row.state is State.SCHEDULED and row.trigger is Trigger.SCHEDULE and row.run_at > now
     )
     for job in tables.jobs.values():
-        following = _next(world, job, now)
+        following = next_slot(tables.executions, job, now)
         if following is not None and not armed[job.id]:
             says = f"{job.id} ({job.schedule.text}) has nothing armed for {following}"
             yield Violation(promise="no chain ends", says=says, about=(job.id,))
@@ -118,22 +119,6 @@ def _forked(world: MemoryWorld) -> Iterator[Violation]:
             says = f"{other} and {row.id} both follow {row.predecessor}"
             about = (other, row.id, row.predecessor)
             yield Violation(promise="no chain forks", says=says, about=about)
-
-
-def _next(world: MemoryWorld, job: Job, now: datetime) -> datetime | None:
-    """The next slot of a job that is due after now, and has not ended ahead of its time."""
-    rows, slot = world.tables.executions, job.next_after(now)
-    while slot is not None and (job.run_at(slot) <= now or _has_ended(rows, job, slot)):
-        slot = job.next_after(slot)
-    return slot
-
-
-def _has_ended(rows: Mapping[ExecutionId, Execution], job: Job, slot: datetime) -> bool:
-    row = rows.get(job.occurrence_id(slot))
-    if row is None or not row.is_final:
-        return False
-    # What its owner took back stays so, whatever version the job has since.
-    return row.job_version >= job.version or row.cancel_requested_at is not None
 
 
 def _unaccounted(world: MemoryWorld) -> Iterator[Violation]:
