@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -21,7 +22,7 @@ from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.lanes import LaneRules
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import CRASH_LIMIT
+from lamplighter.core.limits import CHAIN_READS, CRASH_LIMIT
 from lamplighter.core.model import Execution, OverlapPolicy, Payload, PayloadRef, Token, Trigger
 from lamplighter.core.outcome import Failed, finished
 from lamplighter.core.permits import Bound, Key, Use
@@ -39,7 +40,7 @@ from lamplighter.sim.books import Books, own_write, said_by
 from lamplighter.sim.decisions import NONE
 from lamplighter.sim.engine import Actor, Process
 from lamplighter.sim.features import PLAIN, Feature
-from lamplighter.sim.quiescence import violations
+from lamplighter.sim.quiescence import of_jobs, violations
 from lamplighter.sim.simulation import Setup, Simulation
 from lamplighter.sim.system import System
 from lamplighter.sim.watch import Mended, Watch
@@ -47,6 +48,7 @@ from lamplighter.sim.workload import Mood, Owners, What, Whim
 from tests.simulation.mended_bugs import MENDED
 from tests.simulation.mutations import forget_the_key, show_it_to_anybody
 from tests.support.jobs import OWNER, created, every, new_job
+from tests.support.rows import occurrence, recurring
 
 START: Final = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
@@ -659,6 +661,23 @@ def lose_a_slot(rows: Rows) -> None:
 def start_late(rows: Rows) -> None:
     for row in slots(rows):
         change(rows, row, first_started_at=row.run_at + MINUTE, caught_up=None)
+
+
+@pytest.mark.parametrize(("passed", "is_told"), [(CHAIN_READS - 1, True), (CHAIN_READS, False)])
+def test_who_has_looked_back_past_a_hundred_and_keeps_where_it_is_forks_no_chain(
+    passed: int, is_told: bool
+) -> None:
+    world, job = MemoryWorld(clock=VirtualClock(START)), recurring()
+    first, *others = [occurrence(job, START + n * MINUTE) for n in range(passed + 2)]
+    chain = {
+        row.id: replace(row, predecessor=before.id) for before, row in pairwise([first, *others])
+    }
+    last = replace(others[-1], predecessor=first.id)
+    world.tables.executions.update({first.id: first, **chain, last.id: last})
+
+    told = {one.promise for one in of_jobs(world)}
+
+    assert ("no chain forks" in told) is is_told
 
 
 AT_THE_END: Sequence[tuple[Callable[[Rows], None], str]] = (

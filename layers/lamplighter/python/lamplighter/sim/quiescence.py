@@ -1,6 +1,6 @@
 """What must hold once nothing has gone wrong for a while: every promise, of every row."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from lamplighter.core.buckets import ExecutionId, execution_of
 from lamplighter.core.completeness import Outcome
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import ON_TIME, SWEEP_AFTER
+from lamplighter.core.limits import CHAIN_READS, ON_TIME, SWEEP_AFTER
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Trigger
 from lamplighter.core.waits import Part
 from lamplighter.memory import MemoryWorld
@@ -108,17 +108,30 @@ def _forked(world: MemoryWorld) -> Iterator[Violation]:
 
     What runs beside the schedule may look past a slot that gave way, so it is left out.
     """
-    after: dict[tuple[ExecutionId, int], ExecutionId] = {}
+    following: dict[tuple[ExecutionId, int], list[Execution]] = defaultdict(list)
     for row in world.tables.executions.values():
-        if row.predecessor is None or row.state is State.CANCELLED:
+        if row.trigger is Trigger.SCHEDULE and row.predecessor and row.state is not State.CANCELLED:
+            following[row.predecessor, row.job_version].append(row)
+    for (predecessor, _), rows in following.items():
+        if len(rows) < 2:
             continue
-        if row.trigger is not Trigger.SCHEDULE:
-            continue
-        other = after.setdefault((row.predecessor, row.job_version), row.id)
-        if other != row.id:
-            says = f"{other} and {row.id} both follow {row.predecessor}"
-            about = (other, row.id, row.predecessor)
-            yield Violation(promise="no chain forks", says=says, about=about)
+        two = [row.id for row in rows if not _looked_past(world, row)][:2]
+        if len(two) == 2:
+            says = f"{two[0]} and {two[1]} both follow {predecessor}"
+            yield Violation(promise="no chain forks", says=says, about=(*two, predecessor))
+
+
+def _looked_past(world: MemoryWorld, row: Execution) -> bool:
+    """Whether a row that waits for its turn has come so far back that it keeps from where."""
+    before = row.predecessor and world.tables.executions.get(row.predecessor)
+    if not before:
+        return False
+    between = (
+        one
+        for one in world.tables.executions.values()
+        if one.job_id == row.job_id and before.scheduled_for < one.scheduled_for < row.scheduled_for
+    )
+    return sum(1 for _ in between) >= CHAIN_READS
 
 
 def _unaccounted(world: MemoryWorld) -> Iterator[Violation]:
