@@ -80,7 +80,7 @@ def test_without_greenlet_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     result = runner.invoke(app, ["simulate"])
 
     assert result.exit_code == 2
-    assert result.stderr == "lamplighter: greenlet is missing: pip install 'lamplighter[sim]'\n"
+    assert result.stderr == "lamplighter: greenlet is missing: pip install 'lamplighter[cli,sim]'\n"
 
 
 @pytest.mark.parametrize("file", ["nowhere/history.jsonl", "/dev/full"])

@@ -150,12 +150,16 @@ def test_what_was_lost_in_a_lane_that_stays_backed_up_is_sent_again_within_a_day
     made = [created(system.ports, new_job(run_at=in_(system.ports, 5))).first for _ in range(40)]
     queue.purge()
     monkeypatch.setattr(queue, "waiting", lambda _: 10_000)
-    counts = []
+    counts, recovered = [], []
     for _ in range(18):
         system.run_for(timedelta(hours=1))
         counts.append(len(system.runs))
+        recovered.append(world.counts.events["recovered"])
 
     assert len({run.execution_id for run in system.runs}) == len(made)
     # A quarter of them each time that their lateness has doubled, about.
     assert counts[0] == 0
     assert 0 < counts[2] < 25
+    # What is left to wait for its turn is no repair.
+    assert recovered[0] == 0
+    assert recovered[-1] == len(made)

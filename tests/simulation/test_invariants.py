@@ -59,6 +59,10 @@ def take_back(system: System) -> None:
     system.world.tables.executions[row.id] = replace(row, state=State.CANCELLED)
 
 
+def skip_ahead(system: System) -> None:
+    write(system, state=State.SKIPPED, finished_at=START - timedelta(minutes=1))
+
+
 def start_early(system: System) -> None:
     system.runs[0] = replace(system.runs[0], started_at=START - timedelta(seconds=1))
 
@@ -122,6 +126,7 @@ def test_a_system_that_keeps_its_promises_violates_nothing() -> None:
         (tell_nobody, "nobody was told: "),
         (tell_and_forget, "nobody was told: "),
         (take_back, "cancelled though its job plans it: "),
+        (skip_ahead, "skipped too soon: "),
         (start_early, "early: "),
         (accept_twice, "accepted 2 times: "),
         (break_the_chain, "dead chain: "),

@@ -61,7 +61,7 @@ def simulate(
 ) -> None:
     """Play histories full of faults in virtual time; end with 1 if any breaks a promise.
 
-    The same seed is the same history, byte for byte. Needs `pip install 'lamplighter[sim]'`.
+    The same seed is the same history, byte for byte. Needs the extra `sim`.
     """
     # Only here: greenlet is no dependency of anything else.
     try:
@@ -73,7 +73,7 @@ def simulate(
     except ModuleNotFoundError as error:
         if error.name != "greenlet":
             raise
-        raise fail("greenlet is missing: pip install 'lamplighter[sim]'", REFUSED) from None
+        raise fail("greenlet is missing: pip install 'lamplighter[cli,sim]'", REFUSED) from None
     try:
         chosen, used = parse(faults), known.parse(features)
     except Rejected as error:

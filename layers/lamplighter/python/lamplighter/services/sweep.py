@@ -322,7 +322,7 @@ def _repair(
     if promoted is not None:
         ports.telemetry.promoted(row, to=promoted.to)
     # What waits for its turn in a backlog is late, and nothing else is wrong with it.
-    if promoted is None or not backlog.is_backed_up(row.queue):
+    if messages and (promoted is None or not backlog.is_backed_up(row.queue)):
         ports.telemetry.recovered(row, reason=needed.reason)
 
 

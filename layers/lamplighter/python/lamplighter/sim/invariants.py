@@ -140,11 +140,15 @@ def _overlapping(system: System) -> Iterator[str]:
 
 
 def _skipped_for_nothing(world: MemoryWorld, skew: timedelta) -> Iterator[str]:
-    """What gave way did so for another, which was due by then."""
+    """What gave way did so when it was due, for another, which was due by then."""
     rows = world.tables.executions
     for row in rows.values():
         blocker = rows.get(row.blocker) if row.blocker else None
-        if row.state is not State.SKIPPED or blocker is None or row.finished_at is None:
+        if row.state is not State.SKIPPED or row.finished_at is None:
+            continue
+        if row.finished_at + skew < row.run_at:
+            yield f"skipped too soon: {row.id} at {row.finished_at}, {row.reason}"
+        if blocker is None:
             continue
         if blocker.id == row.id or blocker.run_at > row.finished_at + skew:
             yield f"skipped for nothing: {row.id}, {row.reason}"
