@@ -200,7 +200,8 @@ def test_of_fifty_at_once_never_more_are_in_and_all_get_their_turn(world: World,
         world.ports.permits.release(LANE, permit(n))
         return tries
 
-    # Each look in vain is a request: of fifty at a limit of one, hundreds.
+    # Each look in vain is a request: of fifty at a limit of one, hundreds. Fifty at one of the
+    # limits; at the others as many as have some wait.
     waited = race(run, 50 if most == 3 else 20)
 
     assert seen <= most

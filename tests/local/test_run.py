@@ -62,7 +62,7 @@ def test_it_answers_and_only_those_who_have_a_good_token(product: Product) -> No
         assert stranger.get("/v1/jobs").status_code == 401
 
 
-def test_a_job_runs_at_its_second_and_never_before(product: Product) -> None:
+def test_a_job_runs_and_never_before_its_second(product: Product) -> None:
     # In whole milliseconds, as the API keeps instants: what is finer is cut.
     run_at = datetime.now(UTC).replace(microsecond=0) + DUE_IN
     job = {"task": "echo", "payload": {"n": 1}, "run_at": run_at.isoformat()}
@@ -74,7 +74,7 @@ def test_a_job_runs_at_its_second_and_never_before(product: Product) -> None:
 
     assert (execution["status"], execution["result"]) == ("SUCCEEDED", {"n": 1})
     assert datetime.fromisoformat(str(execution["started_at"])) >= run_at
-    assert int(str(execution["lateness_ms"])) >= 0
+    assert 0 <= int(str(execution["lateness_ms"])) < PATIENCE_S * 1000
 
 
 def test_what_the_readme_says_works(product: Product, folder: Path, tmp_path: Path) -> None:

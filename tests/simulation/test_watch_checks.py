@@ -216,8 +216,8 @@ PLANTED: Sequence[Planted] = (
     ),
     # Where dispatch passes something, where the sweep does, what is put, and what is deleted.
     *(
-        Planted(bug=MENDED[id][1], promise="nothing is left behind", plays=None, seed=seed)
-        for id, seed in (("redo", 1), ("retrying", 1), ("put", 1), ("point", 1))
+        Planted(bug=MENDED[id][1], promise="nothing is left behind", plays=None, seed=1)
+        for id in ("redo", "retrying", "put", "point")
     ),
 )
 

@@ -328,10 +328,8 @@ class Watch:
 
     def _is_done(self, live: Live) -> bool:
         """Whether a handler has completed its execution itself, and has yet to return."""
-        claimed, row = (
-            live.claimed.execution,
-            self.world.tables.executions[live.claimed.execution.id],
-        )
+        claimed = live.claimed.execution
+        row = self.world.tables.executions[claimed.id]
         is_its_own = (row.attempt, row.crashes) == (claimed.attempt, claimed.crashes)
         return row.state is State.SUCCEEDED and is_its_own
 
