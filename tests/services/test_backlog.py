@@ -1,5 +1,6 @@
 """After an outage: what is due now goes first, and what was missed drains beside it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -10,9 +11,9 @@ from lamplighter.core.draining import drain_of
 from lamplighter.core.lease import Kind
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import ON_TIME, SWEEP_AFTER
-from lamplighter.core.model import Execution, MisfirePolicy, Pointer
+from lamplighter.core.model import Execution, Job, MisfirePolicy, OverlapPolicy, Pointer
 from lamplighter.memory import MemoryWorld, VirtualClock
-from lamplighter.services import timers
+from lamplighter.services import manage, timers
 from lamplighter.services.progress import overall
 from lamplighter.sim.faults import (
     calls_of,
@@ -25,7 +26,7 @@ from lamplighter.sim.faults import (
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.limited import LimitedQueue
-from tests.support.jobs import created, every, in_, new_job
+from tests.support.jobs import OWNER, created, every, in_, new_job
 from tests.support.partition_work import dispatch, sweep
 from tests.support.strikes import some_of
 
@@ -207,19 +208,48 @@ def test_what_is_due_beside_a_backlog_is_swept_once_more_behind_it() -> None:
     assert [*violations(system)] == []
 
 
-def test_a_chain_that_ends_beside_a_backlog_is_left_to_dispatch() -> None:
-    """P6: a page of the backlog may be about to go on with it, and may decide otherwise."""
+def test_a_chain_that_was_begun_and_cut_beside_a_backlog_goes_on_in_time() -> None:
+    """P2: who had put its first row died; no page of the backlog can come to it."""
     system = a_long_drain()
     first = created(system.ports, new_job(schedule=every("1 minute"))).first
     forget_all_after(system, first)
-    system.world.queue.purge()
     system.run_for(10 * MINUTE)
-    beside = [row for row in system.world.tables.executions.values() if row.job_id == first.job_id]
+    ran = [run for run in system.runs if run.job_id == first.job_id]
+    drain = overall(system.ports).drain
     system.run_for(90 * MINUTE)
 
-    assert beside == [first]
-    assert first_start_of(system, first) is not None
+    assert drain is not None
+    assert first.sent_directly
+    assert len(ran) >= 6
     assert [*violations(system)] == []
+
+
+def test_a_chain_that_was_mended_beside_a_backlog_is_found_alive_by_it() -> None:
+    """P6: a page of the backlog comes by an edit's cut chain from before, and does not fork it."""
+    system = a_system(per_second=1)
+    job = created(
+        system.ports, new_job(schedule=every("1 minute"), overlap=OverlapPolicy.SKIP)
+    ).first.job_id
+    for n in range(3600):
+        created(system.ports, new_job(run_at=in_(system.ports, n / 2)))
+    out_for(system, 40 * MINUTE)
+    system.run_for(MINUTE)
+    edited = manage.edit(system.ports, OWNER, job, lambda old: replace(old, name="later")).job
+    forget_all_after(system, first_of(system, edited))
+    system.run_for(10 * MINUTE)
+    drain = overall(system.ports).drain
+    system.run_for(90 * MINUTE)
+
+    ran = [run for run in system.runs if run.job_id == job and run.run_at > edited.since]
+    assert drain is not None
+    assert len(ran) == len({run.run_at for run in ran}) >= 98
+    assert [*violations(system)] == []
+
+
+def first_of(system: System, job: Job) -> Execution:
+    slot = job.next_after(job.since)
+    assert slot is not None
+    return system.world.tables.executions[job.occurrence_id(slot)]
 
 
 def forget_all_after(system: System, first: Execution) -> None:
@@ -227,7 +257,7 @@ def forget_all_after(system: System, first: Execution) -> None:
     tables = system.world.tables
     rows = [row for row in tables.executions.values() if row.job_id == first.job_id]
     for row in rows:
-        if row.id != first.id:
+        if row.id > first.id:
             del tables.executions[row.id]
             for bucket in tables.buckets.values():
                 bucket.discard(body_of(row.id))

@@ -28,6 +28,7 @@ from lamplighter.services.completeness import Account, account
 from lamplighter.sim.faults import (
     Call,
     Crash,
+    Hook,
     When,
     calls_of,
     every_crash,
@@ -133,6 +134,14 @@ def unwatched(system: System) -> None:
 
 def slots_of(job: Job, start: datetime, end: datetime) -> Sequence[datetime]:
     return [*job.schedule.between(max(start, job.since + SECOND), end)]
+
+
+def dies_after(method: str) -> Hook:
+    def die(call: Call, when: When) -> None:
+        if call.method == method and when is When.AFTER:
+            raise Crash
+
+    return die
 
 
 def outage(system: System, duration: timedelta) -> None:
@@ -614,13 +623,9 @@ class TestAJobThatChanges:
         system.run_for(5 * MINUTE + seconds * SECOND)
         often = parse(rate="rate(30 seconds)", anchor=START, seed=job.id)
 
-        def die(call: Call, when: When) -> None:
-            if call.method == "revise" and when is When.AFTER:
-                raise Crash
-
         with pytest.raises(Crash):
             manage.edit(
-                interposed(system.ports, die),
+                interposed(system.ports, dies_after("revise")),
                 OWNER,
                 job.id,
                 lambda old: replace(old, schedule=often),
@@ -631,6 +636,29 @@ class TestAJobThatChanges:
 
         assert found.pop(("SKIPPED", "coalesced"), 0) <= 1
         assert found.keys() == {("FIRED", "SUCCEEDED")}
+
+    def test_by_an_edit_whose_process_dies_and_then_a_pause_misses_no_slot(self) -> None:
+        """What the earlier version has run since is not where the new chain ended."""
+        system = a_system()
+        job = a_job(system)
+        system.run_for(5 * MINUTE)
+        with pytest.raises(Crash):
+            manage.edit(
+                interposed(system.ports, dies_after("revise")),
+                OWNER,
+                job.id,
+                lambda old: replace(old, name="later"),
+            )
+        outage(system, 8 * MINUTE)
+        manage.pause(system.ports, OWNER, job.id)
+        system.run_for(20 * MINUTE)
+
+        rows = [row for row in system.world.tables.executions.values() if row.started_at]
+        assert max(rows, key=lambda row: row.id).job_version == 1
+        assert max(row.job_version for row in rows) == 2
+        found = ledger(system, job.id)
+        assert found["CANCELLED", "paused"] >= 3
+        assert "MISSED" not in {outcome for outcome, _ in found}
 
     def test_lost_just_before_an_edit_is_missed(self) -> None:
         system = a_system()

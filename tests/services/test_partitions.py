@@ -1,10 +1,12 @@
 """Partition work that asks for itself: it goes on without ticks, and never multiplies."""
 
+import itertools
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lamplighter.core.buckets import instant_of
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lease import Kind, Work, WorkItem
 from lamplighter.core.limits import REARM_AFTER
@@ -14,6 +16,7 @@ from lamplighter.services.tick import tick
 from lamplighter.sim.faults import (
     Call,
     Crash,
+    Hook,
     When,
     calls_of,
     crash_at,
@@ -215,3 +218,38 @@ def test_a_sweep_whose_every_visit_fails_tells_how_far_behind_it_is(
 def raise_at_due(call: Call, when: When) -> None:
     if call.method == "due" and when is When.BEFORE:
         raise Unavailable("the bucket cannot be read")
+
+
+def test_a_sweep_whose_every_tenth_read_fails_gets_on(system: System) -> None:
+    """P6: what it had come to when a call failed is done; the next one goes on from there."""
+    system.ticking = False
+    system.run_for(HOUR)
+    work = Work(partition=0, kind=Kind.SWEEP)
+    for _ in range(4):
+        do(system.ports, WorkItem(work=WORK), owner="dispatch")
+        system.run_for(2 * MINUTE)
+    before = system.ports.control.progress([work])[work].watermark
+    failed = 0
+    for _ in range(40):
+        try:
+            done = do(interposed(system.ports, fails_at(9)), WorkItem(work=work), owner="sweep")
+        except Unavailable:
+            failed += 1
+        else:
+            assert done is not None
+            break
+
+    after = system.ports.control.progress([work])[work].watermark
+    assert failed >= 5
+    assert instant_of(after) - instant_of(before) >= HOUR
+
+
+def fails_at(number: int) -> Hook:
+    """One call to read a bucket fails, after some that did not."""
+    reads = itertools.count()
+
+    def fail(call: Call, when: When) -> None:
+        if call.method == "due" and when is When.BEFORE and next(reads) == number:
+            raise Unavailable("the bucket cannot be read")
+
+    return fail

@@ -292,14 +292,28 @@ class _Part:
         return row.job_version < self.version.version - (1 if is_deleted else 0)
 
     def _ours_before(self, slot: datetime) -> Execution | None:
-        """The nearest row before a slot that no earlier version left there.
+        """The nearest row before a slot that tells of this version's chain.
 
-        Those lie next to each other: none is armed further ahead than the line.
+        The others lie next to each other: none is armed further ahead than the line.
         """
-        some = [*islice(self._planned(slot), DYNAMODB_BATCH_GET)]
-        rows = self.walk.rows(self.version, some)
-        found = (rows.get(self.version.occurrence_id(one)) for one in some)
-        return next((row for row in found if row and not self._is_left_behind(row)), None)
+        planned = self._planned(slot)
+        while self.walk.budget > 0 and (some := [*islice(planned, DYNAMODB_BATCH_GET)]):
+            rows = self.walk.rows(self.version, some)
+            found = (rows.get(self.version.occurrence_id(one)) for one in some)
+            ours = (row for row in found if row and not self._is_beside(row))
+            if (nearest := next(ours, None)) is not None:
+                return nearest
+        return None
+
+    def _is_beside(self, row: Execution) -> bool:
+        """Whether a row says nothing of where this version's chain went on behind it.
+
+        An earlier version had it run, or left it there; and nothing of ours comes after it.
+        """
+        if self._is_left_behind(row):
+            return True
+        is_last = self.later is None and row.last_since is None
+        return is_last and self._is_of_an_earlier_version(row)
 
     def _told_at(self, later: Execution | None) -> datetime | None:
         """When this version's chain came to a row that an earlier version had armed there.
@@ -347,7 +361,7 @@ class _Part:
         if self.open is None or self.first is None:
             return
         hole, self.open = self.open, None
-        if earlier is not None and self._is_left_behind(earlier):
+        if earlier is not None and self._is_beside(earlier):
             earlier = self._ours_before(earlier.scheduled_for)
         begin = self.first
         decided, entry = Hole(

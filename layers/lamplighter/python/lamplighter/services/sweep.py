@@ -13,7 +13,7 @@ from datetime import datetime
 from lamplighter.core.aging import Promotion, look_ahead_at, promotion
 from lamplighter.core.buckets import Position, before, body_of, instant_of, minute_of, start_of
 from lamplighter.core.deadline import can_be_overdue, overdue
-from lamplighter.core.errors import Damaged
+from lamplighter.core.errors import Damaged, Unavailable
 from lamplighter.core.lease import Grant, Kind, Layout, Progress
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import (
@@ -47,13 +47,18 @@ def sweep(
     """Visit the buckets that are due for it.
 
     After a crash the next owner visits a page again: a second message falls at the claim, a
-    second check is the same row. Raises Unavailable, leaving the page to the next owner, and
-    LostLease.
+    second check is the same row. Raises Unavailable, leaving to the next owner the row at which
+    it failed and what comes after it, and LostLease.
     """
     age = ports.clock.now() - instant_of(grant.watermark)
     visit = _Visit(ports=ports, grant=grant, layout=layout, time_left=time_left)
     try:
         is_finished = visit.look_ahead() and visit.catch_up()
+    except Unavailable:
+        # While one call in a hundred fails, no visit might get as far as its next commit.
+        visit.give_back()
+        raise
+    else:
         visit.give_back()
     finally:
         # Also where each visit fails: it is the age that tells of it.
@@ -165,7 +170,7 @@ class _Visit:
         """Look at one of those rows; not at what is told of it to whoever watches its job."""
         execution = _execution_of(self.ports, row)
         if execution is not None and is_decided(self.dispatched, body_of(execution.id)):
-            _look_at(self.ports, execution, backlog, is_ahead=True)
+            _look_at(self.ports, execution, backlog)
 
     def _stand_at(self, progress: Progress) -> None:
         self.grant = replace(self.grant, watermark=progress.watermark, backlog=progress.backlog)
@@ -238,7 +243,7 @@ class _Backlog:
         return self._waiting[queue]
 
 
-def _look_at(ports: Ports, row: Execution, backlog: _Backlog, *, is_ahead: bool = False) -> None:
+def _look_at(ports: Ports, row: Execution, backlog: _Backlog) -> None:
     now = ports.clock.now()
     # Whoever ended it may have died before they told its owner, or could not.
     endings.tell(ports, row)
@@ -247,9 +252,6 @@ def _look_at(ports: Ports, row: Execution, backlog: _Backlog, *, is_ahead: bool 
     # Whoever sends a row directly arms the next one, and may have died between the two.
     is_asked = row.follows_job and (can_be_overdue(row) or row.sent_directly)
     job = ports.jobs.get(row.job_id) if is_asked else None
-    if is_ahead and _broken(ports, row, job):
-        # A page of the backlog may be about to go on with the chain.
-        return
     if _is_parked(row, job):
         ports.telemetry.definition_unreadable(row.job_id, reason=f"{job and job.unreadable}")
         again_at = needed.again_at if needed else now + CHECK_SCHEDULED_AGAIN

@@ -115,8 +115,9 @@ class Behind:
             self._began[who] = self._now()
             self._progress.setdefault(answer.work, answer.progress)
 
-    def advanced(self, who: str, grant: Grant) -> None:
+    def advanced(self, actor: Actor, grant: Grant) -> None:
         """A watermark is written: what it passes is done."""
+        who = actor.name
         before, after = self._progress[grant.work], grant.progress
         self._progress[grant.work] = after
         is_dispatch = grant.work.kind is Kind.DISPATCH
@@ -124,7 +125,9 @@ class Behind:
         for row in self._passed(grant.work, before, after):
             if why := why_not(row, who, grant):
                 self._tell(f"{who} passes {_name(row)}: {why}", _name(row))
-        for id in self._to_send.pop(who, ()):
+        to_send = self._to_send.pop(who, ())
+        # What it could not send is another's: of the page it did not pass, or the sweep's.
+        for id in to_send if not actor.has_failed else ():
             row = self.world.tables.executions[id]
             if not self._is_sent(row) and not (is_dispatch and self._comes_to(row, grant)):
                 self._tell(f"{who} puts {id} inside the line: it is not sent", id)

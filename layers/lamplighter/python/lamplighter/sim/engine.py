@@ -61,6 +61,8 @@ class Actor:
     """How many jobs and executions there are by it."""
     reserved_at: datetime | None = None
     """When something was last counted as its owner's, before it is made."""
+    has_failed: bool = False
+    """Whether a call of it failed: what it was about then it may leave undone."""
 
     def reserves(self, now: datetime) -> None:
         """Something is counted by it."""

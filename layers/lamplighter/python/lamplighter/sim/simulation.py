@@ -427,7 +427,7 @@ class Simulation:
 
         def advanced(actor: Actor, grant: Grant) -> None:
             watch.advanced(grant.work, grant.watermark)
-            behind.advanced(actor.name, grant)
+            behind.advanced(actor, grant)
 
         def sent(actor: Actor, outgoing: Sequence[Outgoing]) -> None:
             actor.sent.extend(outgoing)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from lamplighter.core.buckets import ExecutionId, place_of
 from lamplighter.core.clock_offset import Bounds
@@ -134,14 +134,14 @@ class Wire:
             _die(actor)
         elif fault is Fault.UNAVAILABLE and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"is told that {name} is unavailable")
-            raise Unavailable(f"{name} is unavailable")
+            _fail(actor, f"{name} is unavailable")
 
     def _throttle(self, actor: Actor, name: str) -> None:
         service = "queue" if name.startswith("queue.") else "table"
         now = self.engine.clock.now()
         if self.weather.spell(Fault.THROTTLE, service, now, self.decisions):
             self.history.note(actor.name, f"is told that {name} is throttled")
-            raise Unavailable(f"{name} is throttled")
+            _fail(actor, f"{name} is throttled")
 
     def _strike_after(self, actor: Actor, name: str, drawn: float) -> None:
         fault, _ = _drawn(self._after, drawn)
@@ -150,7 +150,7 @@ class Wire:
             _die(actor)
         elif fault is Fault.FATE_UNKNOWN and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"does not get the answer of {name}")
-            raise Unavailable(f"{name} did not answer")
+            _fail(actor, f"{name} did not answer")
 
     def _strike_partly(
         self, actor: Actor, name: str, real: Callable[..., Any], given: Any, named: Any
@@ -164,7 +164,7 @@ class Wire:
             self.history.note(actor.name, f"dies half-way through {name}")
             _die(actor)
         self.history.note(actor.name, f"is told that {name} failed in part")
-        raise Unavailable(f"{name} failed in part")
+        _fail(actor, f"{name} failed in part")
 
     def _effect(
         self, actor: Actor, name: str, real: Callable[..., Any], given: Any, named: Any
@@ -322,6 +322,11 @@ def _drawn(rates: Sequence[tuple[Fault, float]], drawn: float) -> tuple[Fault | 
 def _die(actor: Actor) -> None:
     actor.process.is_dead = True
     raise Crash
+
+
+def _fail(actor: Actor, says: str) -> NoReturn:
+    actor.has_failed = True
+    raise Unavailable(says)
 
 
 def _latency(drawn: float) -> timedelta:
