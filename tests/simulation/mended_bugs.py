@@ -233,6 +233,24 @@ def sweep_before_dispatch() -> Planted:
     return patch.object(sweep._Visit, "__post_init__", begin)
 
 
+def pass_what_there_was_no_time_for() -> Planted:
+    """Where the sweep has no more time, it goes on behind what it meant to look at."""
+    real = sweep._Visit._walk
+
+    def walk(self: Any, after: Any, until: Any, look: Any, at: Any, is_in_time: Any) -> bool:
+        is_done = real(self, after, until, look, at, is_in_time)
+        if not is_done:
+            self._stand_at(at(until))
+        return is_done
+
+    return patch.object(sweep._Visit, "_walk", walk)
+
+
+def arm_out_of_sight() -> Planted:
+    """A dispatcher whose lease may be over books no check of what it arms (P7)."""
+    return patch.object(dispatch._Ahead, "may_be_swept", lambda *_: False)
+
+
 def _is_row(one: object) -> bool:
     return isinstance(one, Execution)
 
@@ -262,6 +280,8 @@ MENDED: Mapping[str, tuple[str, Callable[[], Planted]]] = {
     "lease": ("nothing comes at the end of a deferred try's lease", arm_no_lease),
     "retrying": ("the sweep passes what is to be tried again", sweep_past_tries_again),
     "checks": ("the sweep passes the checks that it booked", sweep_rows_only),
+    "no-time": ("the sweep passes what it had no time for", pass_what_there_was_no_time_for),
+    "out-of-sight": ("what is armed behind the sweep has no check", arm_out_of_sight),
     "ahead": ("the sweep goes where dispatch has not been", sweep_before_dispatch),
 }
 """By its id: what it is, and what plants it."""

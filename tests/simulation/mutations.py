@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +19,10 @@ from lamplighter.core.buckets import JobId, Position, body_of
 from lamplighter.core.lifecycle import State
 from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Owner, Row, Token
+from lamplighter.core.sweeping import is_sent_all_the_same
 from lamplighter.memory import MemoryControl, MemoryExecutions, MemoryJobs, stores
 from lamplighter.ports import Page, Ports, Received
-from lamplighter.services import dispatch, execute, inspect, settling, timers, turns
+from lamplighter.services import dispatch, execute, inspect, settling, sweep, timers, turns
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.sim import simulation
 from lamplighter.sim.decisions import ALL, NONE, Fault
@@ -263,6 +265,40 @@ def run_whatever_was_planned() -> AbstractContextManager[Any]:
     return patch.object(Job, "produces", lambda _job, _row: True)
 
 
+def start_however_late_the_answer_is() -> AbstractContextManager[Any]:
+    """Nobody asks, once a claim is answered, whether its lease may be over by now."""
+    return patch.object(execute, "_HELD_S", float("inf"))
+
+
+def declare_pages_of_several_rows() -> AbstractContextManager[Any]:
+    """A page of one row is done without its intent."""
+
+    def take(self: Any, intent: Any, rows: Any) -> int:
+        self.looked_at += 1
+        is_called_for = any(dispatch._is_dispatched(row) for row in rows)
+        if (is_called_for and len(rows) > 1) or self._is_to_be_written_down():
+            self._advance(self.grant.progress, intent)
+        sent = self._do(intent, rows) if is_called_for else 0
+        self.grant = dispatch._at(self.grant, self._past(intent, sent))
+        return sent
+
+    return patch.object(dispatch._Visit, "_take", take)
+
+
+def come_at_the_end_of_a_lease() -> AbstractContextManager[Any]:
+    """The message for a deferred try's lease comes before anybody may take it over."""
+    return patch.object(timers, "TAKE_OVER_GRACE", timedelta(0))
+
+
+def wait_for_the_backlog() -> AbstractContextManager[Any]:
+    """What a dead worker held waits for its lane's backlog, as what was never claimed does."""
+
+    def holds(self: Any, row: Execution, now: datetime) -> bool:
+        return not is_sent_all_the_same(row, now) and self.is_backed_up(row.queue)
+
+    return patch.object(sweep._Backlog, "holds", holds)
+
+
 def _rule(id: str, says: str = "") -> Callable[[], AbstractContextManager[Any]]:
     """What takes a rule out, by its id and how its sentence begins."""
     rules: Sequence[Rule] = [*RULES, *CHAIN_RULES, *CANCEL_RULES, *AMEND_RULES]
@@ -474,8 +510,32 @@ MUTATIONS: Sequence[Mutation] = (
         walk="move",
         bound=_SWITCHES,
     ),
+    Mutation(
+        id="answer",
+        says="nobody asks how long the answer to a claim took",
+        without=start_however_late_the_answer_is,
+        within=10_000,
+    ),
+    Mutation(
+        id="intent",
+        says="a page of one row is done without its intent",
+        without=declare_pages_of_several_rows,
+        within=5_000,
+    ),
+    Mutation(
+        id="busy",
+        says="the message for a lease comes before it may be taken over",
+        without=come_at_the_end_of_a_lease,
+        within=5_000,
+    ),
+    Mutation(
+        id="backed-up",
+        says="what a dead worker held waits for its lane's backlog",
+        without=wait_for_the_backlog,
+        within=20_000,
+    ),
     *(
-        Mutation(id=id, says=says, without=plant, within=5_000)
+        Mutation(id=id, says=says, without=plant, within=10_000)
         for id, (says, plant) in MENDED.items()
     ),
 )

@@ -46,7 +46,13 @@ from lamplighter.sim.system import System
 from lamplighter.sim.watch import Mended, Watch
 from lamplighter.sim.workload import Mood, Owners, What, Whim
 from tests.simulation.mended_bugs import MENDED
-from tests.simulation.mutations import forget_the_key, show_it_to_anybody
+from tests.simulation.mutations import (
+    come_at_the_end_of_a_lease,
+    declare_pages_of_several_rows,
+    forget_the_key,
+    show_it_to_anybody,
+    start_however_late_the_answer_is,
+)
 from tests.support.jobs import OWNER, created, every, new_job
 from tests.support.rows import occurrence, recurring
 
@@ -218,6 +224,24 @@ PLANTED: Sequence[Planted] = (
     *(
         Planted(bug=MENDED[id][1], promise="nothing is left behind", plays=None, seed=1)
         for id in ("redo", "retrying", "put", "point")
+    ),
+    Planted(
+        bug=start_however_late_the_answer_is,
+        promise="one live try",
+        plays=None,
+        seed=3,
+    ),
+    Planted(
+        bug=declare_pages_of_several_rows,
+        promise="a page is declared before it is done",
+        plays=None,
+        seed=1,
+    ),
+    Planted(
+        bug=come_at_the_end_of_a_lease,
+        promise="nobody is kept busy by nothing",
+        plays=None,
+        seed=5,
     ),
 )
 
@@ -495,7 +519,7 @@ def replay_twice(scene: Scene) -> None:
 # Where promises are checked by whoever plays.
 MODULES: Final = [
     Path(lamplighter.sim.__file__ or "").parent / f"{name}.py"
-    for name in ("watch", "behind", "books", "workload", "quiescence", "simulation")
+    for name in ("watch", "behind", "declared", "books", "workload", "quiescence", "simulation")
 ]
 SHOWN_BY_THEMSELVES: Final = {
     "no owner sees another",

@@ -5,10 +5,11 @@ something behind is looked at when they do: dispatch and the sweep where a water
 row, or they put one; a worker that deletes a message, and the dead-letter queue's function.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
 
 from lamplighter.core.buckets import (
     ExecutionId,
@@ -20,7 +21,7 @@ from lamplighter.core.buckets import (
 )
 from lamplighter.core.lease import Grant, Kind, Progress, Work
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import LOOK_AHEAD
+from lamplighter.core.limits import CHECK_RUNNING_AFTER_LEASE, LOOK_AHEAD, MAX_CLOCK_ERROR
 from lamplighter.core.model import (
     Execution,
     JobStatus,
@@ -38,6 +39,11 @@ from lamplighter.sim.engine import Actor, Engine
 
 Try = tuple[ExecutionId, int]
 """An execution, and which of its attempts."""
+_MINUTE: Final = timedelta(minutes=1)
+# Where each message of a deferred try is often doubled there are some dozens.
+_SENDS_A_MINUTE: Final = 150
+# As every host sees it, whose clocks may be apart.
+_SURELY_SILENT: Final = CHECK_RUNNING_AFTER_LEASE + 2 * MAX_CLOCK_ERROR
 
 
 @dataclass(kw_only=True)
@@ -58,12 +64,18 @@ class Behind:
     """The last place at which the sweep looks at it."""
     _put: dict[ExecutionId, datetime] = field(default_factory=dict)
     """When it was made, or made anew, to be dispatched."""
+    _written: dict[ExecutionId, datetime] = field(default_factory=dict)
+    """When its row was last written."""
     _ended: dict[ExecutionId, datetime] = field(default_factory=dict)
     _armed: dict[tuple[JobId, int], datetime] = field(default_factory=dict)
     """The last slot that a version of a job has a row of."""
     _progress: dict[Work, Progress] = field(default_factory=dict)
+    _sends: dict[Try, deque[datetime]] = field(default_factory=lambda: defaultdict(deque))
+    """When messages of it were sent within the last minute."""
     _to_send: dict[str, list[ExecutionId]] = field(default_factory=lambda: defaultdict(list))
     """What each visit put inside the line, where dispatch may have been (P1)."""
+    _out_of_sight: dict[str, list[ExecutionId]] = field(default_factory=lambda: defaultdict(list))
+    """What each put where the sweep has been, and will not come again (P7)."""
     _wrote: dict[str, dict[ExecutionId, Execution]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -80,10 +92,11 @@ class Behind:
     def written(self, row: Execution) -> None:
         """A row is about to be written."""
         before = self.world.tables.executions.get(row.id)
+        self._written[row.id] = self._now()
         if row.state is State.SCHEDULED:
             self._put[row.id] = self._now()
-            if self.engine.is_busy and row.run_at <= self._now() + LOOK_AHEAD:
-                self._to_send[self.engine.current.name].append(row.id)
+            if self.engine.is_busy:
+                self._made(self.engine.current.name, row)
         if row.is_final and not (before and before.is_final):
             self._ended[row.id] = self._now()
         if row.trigger is Trigger.SCHEDULE:
@@ -91,10 +104,45 @@ class Behind:
             slot = row.scheduled_for
             self._armed[version] = max(slot, self._armed.get(version, slot))
 
+    def _made(self, who: str, row: Execution) -> None:
+        if row.run_at <= self._now() + LOOK_AHEAD:
+            self._to_send[who].append(row.id)
+        if self._is_swept(body_of(row.id)) and not self._is_looked_at(row.id):
+            self._out_of_sight[who].append(row.id)
+            if who in self._began:
+                # An API books it once it is there: who is not answered asks again.
+                self._tell_unseen(who)
+
+    def ended(self, actor: Actor) -> None:
+        """Somebody has done all that they were to do."""
+        if not actor.has_failed:
+            self._tell_unseen(actor.name)
+
+    def _tell_unseen(self, who: str) -> None:
+        """Of what was put where the sweep had been, somebody has to book a look (P7)."""
+        for id in self._out_of_sight.pop(who, ()):
+            row = self.world.tables.executions.get(id)
+            is_over = row is not None and row.is_final
+            if not is_over and not self._is_looked_at(id):
+                self._tell(f"{who} puts {id} where the sweep has been: nobody looks at it", id)
+
     def sent(self, outgoing: Sequence[Outgoing]) -> None:
         """Messages are sent, whatever becomes of them."""
         for one in outgoing:
-            self._sent[one.message.execution_id, one.message.attempt] = self._now()
+            of = one.message.execution_id, one.message.attempt
+            self._sent[of] = self._now()
+            self._not_too_often(of)
+
+    def _not_too_often(self, of: Try) -> None:
+        """Each message of a try has its reason, and reasons are rare."""
+        lately = self._sends[of]
+        lately.append(self._now())
+        while lately[0] < self._now() - _MINUTE:
+            lately.popleft()
+        if len(lately) > _SENDS_A_MINUTE:
+            id, attempt = of
+            says = f"attempt {attempt} of {id} is sent {len(lately)} times within a minute"
+            self.tell("nobody is kept busy by nothing", says, id)
 
     def pointed(self, pointers: Sequence[Pointer | Watch]) -> None:
         """Pointers are made, or were there."""
@@ -215,6 +263,17 @@ class Behind:
         progress = self._progress.get(work) if work else None
         return progress is not None and progress.has(position)
 
+    def _is_swept(self, position: Position) -> bool:
+        """Whether the sweep has passed a position."""
+        work = self._work_at(position)
+        progress = self._progress.get(replace(work, kind=Kind.SWEEP)) if work else None
+        return progress is not None and progress.has(position)
+
+    def _is_looked_at(self, id: ExecutionId) -> bool:
+        """Whether the sweep has yet to come to a check of it."""
+        booked = self._booked.get(id)
+        return booked is not None and not self._is_swept(booked)
+
     def _is_armed(self, id: ExecutionId, attempt: int) -> bool:
         """Whether a message of a try was sent, or dispatch comes by to send it."""
         return (id, attempt) in self._sent or self._is_pointed_at(id, attempt)
@@ -250,8 +309,14 @@ class Behind:
         if found is None or found.is_final or self._put.get(id, began) >= began:
             return None
         booked = self._booked.get(id)
-        is_booked = booked is not None and not grant.progress.has(booked)
-        return None if is_booked else f"it is {found.state}, and nobody looks at it again"
+        if booked is None or grant.progress.has(booked):
+            return f"it is {found.state}, and nobody looks at it again"
+        lease_until = found.lease_until if found.state is State.RUNNING else None
+        was_silent = lease_until is not None and lease_until + _SURELY_SILENT < began
+        if not was_silent or self._written[id] >= began:
+            return None
+        sent = self._sent.get((id, found.attempt))
+        return None if sent and sent >= began else f"{found.worker} is silent, and nobody is sent"
 
     def _why_not_done_with(self, row: Execution, attempt: int, actor: Actor) -> str | None:
         """Why a message may still be needed; None: it is not."""

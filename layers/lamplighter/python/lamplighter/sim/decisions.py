@@ -50,6 +50,8 @@ class Fault(StrEnum):
     WORK_LOST = "work-lost"
     WORK_LATE = "work-late"
     """A partition's work item is delivered up to a minute late."""
+    SHORT_OF_TIME = "short-of-time"
+    """A visit of dispatch or of the sweep has no time for all that it finds."""
     THROTTLE = "throttle"
     """For a while, most calls of one service are refused."""
     HOT_PARTITION = "hot-partition"

@@ -30,9 +30,12 @@ def violations(system: System) -> Iterator[str]:
 def of_rows(
     world: MemoryWorld, ran: Collection[ExecutionId], *, skew: timedelta = timedelta(0)
 ) -> Iterator[str]:
-    """Broken promises that rows tell of by themselves, of hosts whose clocks are so far apart."""
+    """Broken promises that rows tell of by themselves, of hosts whose clocks are so far apart.
+
+    Whoever ended a row that short a time ago may still be at what comes next.
+    """
     yield from _given_up_unrun(world)
-    yield from _untold(world)
+    yield from _untold(world, skew)
     yield from _taken_back_by_nobody(world)
     yield from _accepted_twice(world)
     yield from _skipped_for_nothing(world, skew)
@@ -69,10 +72,12 @@ def _given_up_unrun(world: MemoryWorld) -> Iterator[str]:
             yield f"given up without a try: {row.id}, {row.reason}"
 
 
-def _untold(world: MemoryWorld) -> Iterator[str]:
+def _untold(world: MemoryWorld, skew: timedelta) -> Iterator[str]:
     """Whoever owns what needs attention was told of it, and the row says so (S4-R4)."""
     told = {notice.detail["execution_id"] for notice in world.notices.given}
     for row in world.tables.executions.values():
+        if row.finished_at is not None and row.finished_at > world.now() - skew:
+            continue
         if row.state in NEEDS_ATTENTION and (row.told_at is None or row.id not in told):
             yield f"nobody was told: {row.id} is {row.state}, {row.reason}"
 

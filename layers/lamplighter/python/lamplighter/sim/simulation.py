@@ -17,7 +17,7 @@ from lamplighter.core.buckets import body_of
 from lamplighter.core.deferral import Terms
 from lamplighter.core.errors import Conflict, NotFound, Unavailable
 from lamplighter.core.lease import Grant, Kind, WorkItem
-from lamplighter.core.limits import MAX_CLOCK_ERROR, SQS_BATCH
+from lamplighter.core.limits import DRAIN_PER_SECOND, MAX_CLOCK_ERROR, SQS_BATCH
 from lamplighter.core.model import Execution, Job, Message
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded, Withdrawn
 from lamplighter.core.permits import EVERY_OWNER, Key, Limits
@@ -34,6 +34,7 @@ from lamplighter.services.tick import tick
 from lamplighter.services.undeliverable import undeliverable
 from lamplighter.sim.behind import Behind
 from lamplighter.sim.decisions import ALL, Decisions, Fault
+from lamplighter.sim.declared import Declared
 from lamplighter.sim.engine import NOTHING, Actor, Engine, Host, Process
 from lamplighter.sim.faults import Crash
 from lamplighter.sim.features import (
@@ -81,6 +82,10 @@ _STARTS: Final = (
 )
 
 
+# With few rows, too, a backlog is to last.
+_DRAINS_PER_SECOND: Final = (1.0, 3.0, DRAIN_PER_SECOND, DRAIN_PER_SECOND)
+_PATIENCES: Final = (NOTHING, 100 * _MS, 400 * _MS)
+
 _PLAIN: Final = Habits(of=frozenset())
 
 
@@ -120,6 +125,7 @@ class Simulation:
             partitions=random.randint(1, min(4, shards)),
             quotas=self._quotas(),
             lanes=lanes(self._random("lanes")) if Feature.AGING in self.features else {},
+            drain_per_second=self._random("drain").choice(_DRAINS_PER_SECOND),
         )
         self.history = History(
             clock=self.world.clock, is_kept=setup.is_kept, is_digested=setup.is_digested
@@ -179,6 +185,7 @@ class Simulation:
         self.decisions.is_over = True
         for host in self._all_hosts():
             host.skew = NOTHING
+        self.wire.drain_fast()
         self.history.note("weather", "nothing goes wrong any more")
         self.engine.run_until(self.end_of_trouble + self.setup.rest)
 
@@ -299,7 +306,7 @@ class Simulation:
     def _ended(self, actor: Actor, error: BaseException | None) -> None:
         match error:
             case None:
-                return
+                self.behind.ended(actor)
             case Crash() | Unavailable():
                 self.history.note(actor.name, f"ends: {type(error).__name__} {error}")
             case _:
@@ -386,18 +393,21 @@ class Simulation:
     def _do_work(self, item: WorkItem, actor: Actor) -> None:
         """The one place where partition work is done."""
         ends_at = self.world.now() + _SCHEDULER_ENDS_IN
+        stops_at = ends_at - _SCHEDULER_MARGIN
+        if self._hit(actor.random.random(), Fault.SHORT_OF_TIME, actor.name):
+            stops_at = self.world.now() + actor.random.choice(_PATIENCES)
         told = Mended.beside(self.world.counts, self.watch.mended)
         try:
             partitions.do(
                 self.wire.ports(telemetry=told),
                 item,
                 owner=actor.name,
-                time_left=lambda: self.world.now() < ends_at - _SCHEDULER_MARGIN,
+                time_left=lambda: self.world.now() < stops_at,
             )
         except (Unavailable, Crash):
             self.engine.at(ends_at + _SECOND, partial(self._deliver_work, item))
             raise
-        if item.work.kind is Kind.SWEEP:
+        if item.work.kind is Kind.SWEEP and not actor.has_failed:
             self.watch.swept(actor.name, sent=actor.sent, told=told, waiting=actor.waiting)
 
     def _reshard(self, at: datetime) -> None:
@@ -424,15 +434,32 @@ class Simulation:
     def _follow_ups(self) -> Mapping[str, Callable[[Actor, Any, Any, Any], object]]:
         """What follows from a call, by its name."""
         books, watch, behind, now = self.books, self.watch, self.behind, self.world.now
+        declared = Declared(rows=self.world.tables.executions, tell=watch.tell)
 
         def advanced(actor: Actor, grant: Grant) -> None:
             watch.advanced(grant.work, grant.watermark)
             behind.advanced(actor, grant)
+            declared.granted(actor.name, grant)
+
+        def granted(actor: Actor, _: object, __: object, answer: object) -> None:
+            behind.granted(actor.name, answer)
+            declared.granted(actor.name, answer)
+
+        def pointed(_: Actor, given: Sequence[Any], *__: object) -> None:
+            behind.pointed(given[0])
+            declared.pointed(given[0])
+
+        def claimed(
+            actor: Actor, _: Sequence[Any], named: Mapping[str, Any], answer: object
+        ) -> None:
+            behind.refused(actor.name, answer)
+            watch.claims(named["token"], asked_at=actor.called_at)
 
         def sent(actor: Actor, outgoing: Sequence[Outgoing]) -> None:
             actor.sent.extend(outgoing)
             watch.sent(outgoing)
             behind.sent(outgoing)
+            declared.sent(actor.name, outgoing)
 
         def deleted(actor: Actor, received: Sequence[Received]) -> None:
             watch.deleted(actor.name, received)
@@ -446,7 +473,7 @@ class Simulation:
             "ledger.record": lambda _, given, __, answer: books.recorded(given[0], answer),
             "tally.reserve": lambda actor, *_: actor.reserves(now()),
             "tally.take": lambda _, given, __, answer: books.took(given[0], answer),
-            "control.acquire": lambda actor, _, __, answer: behind.granted(actor.name, answer),
+            "control.acquire": granted,
             "control.advance": lambda actor, _, __, grant: advanced(actor, grant),
             "queue.waiting": lambda actor, given, _, answer: actor.waiting.update(
                 {given[0]: answer}
@@ -456,8 +483,10 @@ class Simulation:
             "executions.extend": lambda actor, _, named, __: watch.extended(
                 named["token"], asked_at=actor.called_at
             ),
-            "executions.claim": lambda actor, _, __, answer: behind.refused(actor.name, answer),
-            "executions.point": lambda _, given, *__: behind.pointed(given[0]),
+            "executions.claim": claimed,
+            "executions.take_over": claimed,
+            "executions.point": pointed,
+            "executions.put": lambda actor, given, *_: declared.put(actor.name, given[0]),
             "executions.settle": lambda actor, _, __, row: behind.settled(actor.name, row),
             "executions.block": lambda actor, _, __, row: behind.settled(actor.name, row),
             "executions.count_undeliverable": lambda actor, _, __, row: behind.outrun(

@@ -109,6 +109,7 @@ class Watch:
         self._of_job: dict[JobId, list[Live]] = defaultdict(list)
         self._of_token: dict[str, Live] = {}
         self._deferred: dict[JobId, list[Claimed]] = defaultdict(list)
+        self._asked_at: dict[str, float] = {}
         self.world.tables.executions = _Rows(self)
         self.world.tables.jobs = _Jobs(self)
 
@@ -119,9 +120,15 @@ class Watch:
             self.violations.append(violation)
             self.told(violation)
 
+    def claims(self, token: str, *, asked_at: float) -> None:
+        """A claim got through that was asked for then, whenever its answer comes."""
+        self._asked_at[token] = asked_at
+
     def begins(self, claimed: Claimed) -> Live:
         """A handler is called now."""
-        live = Live(claimed=claimed, number=len(self.runs), held_until=claimed.claimed_at + _HELD_S)
+        asked_at = self._asked_at.pop(claimed.token, claimed.claimed_at)
+        live = Live(claimed=claimed, number=len(self.runs), held_until=asked_at + _HELD_S)
+        self.goes_on(live)
         self._not_early(claimed)
         self._not_twice(claimed)
         self._not_beside_another(claimed)
@@ -288,8 +295,9 @@ class Watch:
     def _not_early(self, claimed: Claimed) -> None:
         row, now = claimed.execution, self.world.now()
         due = max(row.run_at, claimed.received.message.due_at)
-        by_its_host = row.started_at or now
-        if now < due - MAX_CLOCK_ERROR or by_its_host < due:
+        # A clock that is set back once it is due says that it is not.
+        is_early_by_its_host = now < due and (row.started_at or now) < due
+        if is_early_by_its_host or now < due - MAX_CLOCK_ERROR:
             self.tell("never early", f"{row.id} starts at {now}, due {due}", row.id)
 
     def _not_twice(self, claimed: Claimed) -> None:

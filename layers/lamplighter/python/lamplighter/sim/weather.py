@@ -15,7 +15,7 @@ _RATES: Final[Mapping[Fault, float]] = {
     Fault.CRASH_BEFORE: 0.003,
     Fault.CRASH_AFTER: 0.003,
     Fault.PARTIAL: 0.03,
-    Fault.PAUSE: 0.004,
+    Fault.PAUSE: 0.002,
     Fault.UNAVAILABLE: 0.006,
     Fault.FATE_UNKNOWN: 0.006,
     Fault.HANDLER_DIES: 0.02,
@@ -32,6 +32,7 @@ _RATES: Final[Mapping[Fault, float]] = {
     Fault.WORK_TWICE: 0.2,
     Fault.WORK_LOST: 0.05,
     Fault.WORK_LATE: 0.2,
+    Fault.SHORT_OF_TIME: 0.2,
 }
 _INTENSITIES: Final = (0.3, 1.0, 1.0, 3.0)
 # In how many histories each kind is about at all: what never rests hides what needs a rest.

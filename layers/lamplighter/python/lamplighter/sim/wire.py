@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from lamplighter.core.buckets import ExecutionId, place_of
 from lamplighter.core.clock_offset import Bounds
 from lamplighter.core.errors import Unavailable
+from lamplighter.core.limits import DRAIN_PER_SECOND
 from lamplighter.core.model import Execution, Pointer, Token, Watch
 from lamplighter.core.timing import delay_s
 from lamplighter.memory import Counts, MemoryWorld
@@ -37,7 +38,7 @@ PORTS: Final = (
 )
 """Those that leave the process."""
 _BEFORE: Final = (Fault.PAUSE, Fault.CRASH_BEFORE, Fault.UNAVAILABLE)
-_AFTER: Final = (Fault.CRASH_AFTER, Fault.FATE_UNKNOWN)
+_AFTER: Final = (Fault.CRASH_AFTER, Fault.FATE_UNKNOWN, Fault.PAUSE)
 _SETS: Final = (set, frozenset)
 
 Told = Callable[[Actor, str, Sequence[Any], Mapping[str, Any], Any], None]
@@ -87,6 +88,10 @@ class Wire:
         """Have whoever starts from now on ask for another layout."""
         self._ports = replace(self._ports, shards=shards, partitions=partitions)
 
+    def drain_fast(self) -> None:
+        """Have whoever starts from now on drain a backlog as fast as a stack does by itself."""
+        self._ports = replace(self._ports, drain_per_second=DRAIN_PER_SECOND)
+
     def ports(self, *, telemetry: Counts | None = None) -> Ports:
         """The ports as an actor has them who begins now: whoever's turn it is calls them."""
         return replace(self._ports, telemetry=telemetry) if telemetry else self._ports
@@ -124,17 +129,21 @@ class Wire:
 
     def _strike_before(self, actor: Actor, name: str, drawn: float) -> None:
         fault, rest = _drawn(self._before, drawn)
-        if fault is Fault.PAUSE and self._strikes(actor, fault, name):
-            length = _pick(_PAUSES_S, rest) * _SECOND
-            self.history.note(actor.name, f"is frozen for {length} before {name}")
-            actor.process.frozen_until = self.engine.clock.now() + length
-            self.engine.wait(NOTHING)
+        if fault is Fault.PAUSE:
+            self._pause(actor, f"before {name}", rest)
         elif fault is Fault.CRASH_BEFORE and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"dies before {name}")
             _die(actor)
         elif fault is Fault.UNAVAILABLE and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"is told that {name} is unavailable")
             _fail(actor, f"{name} is unavailable")
+
+    def _pause(self, actor: Actor, where: str, drawn: float) -> None:
+        if self._strikes(actor, Fault.PAUSE, where):
+            length = _pick(_PAUSES_S, drawn) * _SECOND
+            self.history.note(actor.name, f"is frozen for {length} {where}")
+            actor.process.frozen_until = self.engine.clock.now() + length
+            self.engine.wait(NOTHING)
 
     def _throttle(self, actor: Actor, name: str) -> None:
         service = "queue" if name.startswith("queue.") else "table"
@@ -144,8 +153,10 @@ class Wire:
             _fail(actor, f"{name} is throttled")
 
     def _strike_after(self, actor: Actor, name: str, drawn: float) -> None:
-        fault, _ = _drawn(self._after, drawn)
-        if fault is Fault.CRASH_AFTER and self._strikes(actor, fault, name):
+        fault, rest = _drawn(self._after, drawn)
+        if fault is Fault.PAUSE:
+            self._pause(actor, f"after {name}", rest)
+        elif fault is Fault.CRASH_AFTER and self._strikes(actor, fault, name):
             self.history.note(actor.name, f"dies after {name}")
             _die(actor)
         elif fault is Fault.FATE_UNKNOWN and self._strikes(actor, fault, name):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from lamplighter.core.buckets import ExecutionId, JobId, execution_of
 from lamplighter.core.catch_up import CatchUp
 from lamplighter.core.errors import Conflict, NotFound, OverQuota, Rejected, Unavailable
+from lamplighter.core.lifecycle import State
 from lamplighter.core.model import (
     Execution,
     Job,
@@ -82,6 +83,8 @@ class What(StrEnum):
     DELETE = "delete"
     CANCEL = "cancel"
     REPLAY = "replay"
+    REPLAN = "replan"
+    """Cancel what is to come, and change the definition."""
     BACKFILL = "backfill"
     SNOOP = "snoop"
     """Ask for what is another's."""
@@ -95,6 +98,7 @@ _OFTEN: Final = (
     *(What.RESUME,) * 4,
     *(What.PATCH,) * 4,
     *(What.CANCEL,) * 3,
+    *(What.REPLAN,) * 2,
     *(What.REPLAY,) * 2,
     *(What.BACKFILL,) * 2,
     What.DELETE,
@@ -209,16 +213,18 @@ class Owners:
             case What.TRIGGER:
                 key = _key(whim) if random.random() < 0.5 else None
                 self._accept(trigger.trigger(ports, owner, id, key=key))
-            case What.PAUSE:
-                manage.pause(ports, owner, id)
-            case What.RESUME:
-                manage.resume(ports, owner, id)
+            case What.PAUSE | What.RESUME:
+                change = manage.pause if whim.what is What.PAUSE else manage.resume
+                change(ports, owner, id)
             case What.PATCH:
                 self._patch(ports, owner, id, whim, random)
             case What.DELETE:
                 manage.delete(ports, owner, id, request=random.random() < 0.5)
             case What.CANCEL | What.REPLAY:
                 self._of_one(ports, owner, id, whim, random)
+            case What.REPLAN:
+                self._cancel_some(ports, owner, id, random)
+                self._patch(ports, owner, id, whim, random)
             case What.BACKFILL:
                 self._backfill(ports, owner, id, whim, random)
             case What.SNOOP:
@@ -337,6 +343,20 @@ class Owners:
             self._accept(replay.replay(ports, owner, one, key=_key(whim)))
         else:
             cancel.cancel(ports, owner, one)
+
+    def _cancel_some(self, ports: Ports, owner: Owner, id: JobId, random: Random) -> None:
+        """Cancel the first of a job's executions that are still to come, or the last."""
+        now = ports.clock.now()
+        coming = sorted(
+            row.id
+            for row in self.rows.values()
+            if row.job_id == id and row.state is State.SCHEDULED and row.run_at > now
+        )
+        number = random.choice((1, 1, 2))
+        for one in coming[:number] if random.random() < 0.5 else coming[-number:]:
+            with suppress(Conflict):
+                cancel.cancel(ports, owner, one)
+        self.wait(random.choice((0, 5, 70)) * _SECOND)
 
     def _to_many(self, ports: Ports, owner: Owner, id: JobId, whim: Whim) -> None:
         """Cancel or replay some of what an owner has, a page at a time; asked again with its key.
