@@ -367,7 +367,8 @@ def test_no_answer_is_one_clear_line() -> None:
 
     assert result.exit_code == 1
     assert result.stderr == (
-        "lamplighter: no answer from http://127.0.0.1:8080: connection refused\n"
+        "lamplighter: no answer from http://127.0.0.1:8080: connection refused "
+        "(--url or LAMPLIGHTER_URL says where)\n"
     )
 
 

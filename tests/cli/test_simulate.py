@@ -32,7 +32,7 @@ def test_a_calm_night_breaks_nothing_and_says_its_seed() -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == "seed 3\n"
     assert "no promise was broken" in result.stdout
-    assert "in 1 histories" in result.stdout
+    assert "in 1 history, " in result.stdout
 
 
 def test_without_a_seed_a_fresh_one_is_told() -> None:

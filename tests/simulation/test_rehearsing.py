@@ -8,11 +8,13 @@ import pytest
 from lamplighter import Retryable, RetryPolicy
 from lamplighter.core.errors import Rejected
 from lamplighter.core.lifecycle import State
+from lamplighter.pytest_plugin import seed_of
 from lamplighter.sim.system import System
 from lamplighter.tasks.context import Context
 from lamplighter.tasks.registry import Registry
 from lamplighter.testing import KNOWN_FAULTS, Moment, Part, Promise, Refused, Scheduler
 
+HOUR = timedelta(hours=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -194,6 +196,34 @@ def test_what_is_not_registered_or_not_understood_is_refused_at_once() -> None:
     assert refused.value.status == 400
     with pytest.raises(ValueError, match="time does not go back"):
         one.advance_to(NOON - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "says"),
+    [
+        (lambda one: one.lasts("wrok", HOUR), LookupError, "no task 'wrok' is registered here"),
+        (lambda one: one.lasts("work", 5), TypeError, "takes a timedelta, not 5"),
+        (lambda one: one.lasts("work", -HOUR), ValueError, "work cannot take -1 day"),
+        (lambda one: one.kill_worker("wrok"), LookupError, "no task 'wrok' is registered here"),
+        (lambda one: one.kill_worker("work", "during"), ValueError, "'during'"),
+        (lambda one: one.kill_worker("work", times=0), ValueError, "not 0 times"),
+        (lambda one: one.runs("wrok"), LookupError, "no task 'wrok' is registered here"),
+        (lambda one: one.executions("job_1"), LookupError, "no job 'job_1' was made here"),
+        (lambda one: one.ledger("job_1"), LookupError, "no job 'job_1' was made here"),
+        (lambda one: one.ledger(one.create({"task": "work"})), LookupError, "is a one-off"),
+    ],
+)
+def test_a_name_that_is_nobody_s_and_a_time_that_is_none_are_refused(
+    ask: Callable[[Scheduler], object], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        ask(scheduler())
+
+
+@pytest.mark.parametrize("said", ["xyz", "-1", "1.5", ""])
+def test_a_seed_that_is_none_is_named(said: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"a whole number or fresh, not '{said}'"):
+        seed_of(said)
 
 
 def test_a_broken_promise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,10 +28,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def scheduler(request: pytest.FixtureRequest) -> "Scheduler":
-    """A Lamplighter of one test's own, in virtual time, with the tasks that were imported."""
+    """A Lamplighter of one test's own, in virtual time, with the tasks that were imported.
+
+    Raises UsageError for a seed that is none.
+    """
     from lamplighter.testing import Scheduler  # noqa: PLC0415 -- only where it is used
 
-    said = str(request.config.getoption(_OPTION))
-    seed = secrets.randbelow(1_000_000_000) if said == _FRESH else int(said)
+    seed = seed_of(str(request.config.getoption(_OPTION)))
     request.node.add_report_section("setup", "lamplighter", f"{_OPTION}={seed}")
     return Scheduler(seed=seed)
+
+
+def seed_of(said: str) -> int:
+    """The seed that the option says; raises UsageError for what is none."""
+    if said == _FRESH:
+        return secrets.randbelow(1_000_000_000)
+    if not said.isdecimal():
+        raise pytest.UsageError(f"{_OPTION} is a whole number or {_FRESH}, not {said!r}")
+    return int(said)

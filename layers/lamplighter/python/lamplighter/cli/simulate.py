@@ -137,7 +137,8 @@ def _print(report: "Report", found: "Sequence[Minimal]") -> None:
     terminal().print(table)
     speed = f"{report.executions_per_cpu_s:,.0f} a CPU second"
     typer.echo(
-        f"seed {report.seed}: {report.executions:,} executions in {report.histories:,} histories, "
+        f"seed {report.seed}: {report.executions:,} executions in {report.histories:,} "
+        f"{'history' if report.histories == 1 else 'histories'}, "
         f"{report.events:,} events, {sum(report.faults.values()):,} faults, {speed}"
     )
     for seed, violation in report.violations:

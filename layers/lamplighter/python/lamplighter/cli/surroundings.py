@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Column
 
-from lamplighter.client.http import Client, ClientError, Refused
+from lamplighter.client.http import Client, ClientError, NotReached, Refused
 from lamplighter.core.limits import OWNER_MAX_CHARS
 
 REFUSED: Final = 2
@@ -73,6 +73,8 @@ class Surroundings:
         except Refused as error:
             hint = _NOT_TAKEN if error.status == HTTPStatus.UNAUTHORIZED else ""
             raise fail(f"{error}{hint}", REFUSED) from error
+        except NotReached as error:
+            raise fail(f"{error} (--url or LAMPLIGHTER_URL says where)", FAILED) from error
         except ClientError as error:
             raise fail(str(error), FAILED) from error
 

@@ -117,6 +117,8 @@ class MemoryQueue:
                 for stored in self._stored.values()
                 if stored.visible_at <= now and queue in (None, stored.queue)
             ]
+            if not here:
+                return []
 
             def quiet_first(stored: _Stored) -> tuple[object, ...]:
                 return stored.owner in loud, *_oldest(stored)

@@ -242,14 +242,17 @@ class Simulation:
                     self.engine.at(spell.begins, partial(self._reshard, spell.begins))
 
     def _plan_limits(self) -> None:
-        """In three of ten histories an operator limits what runs at once, and has other ideas."""
+        """In three of ten histories an operator limits what runs at once, for some minutes each."""
         random = self._random("limits")
         if random.random() < _UNLIMITED:
             return
         for number in range(random.randint(1, 5)):
-            key, most = random.choice(_LIMITED), random.choice((None, 0, 1, 2, 5))
+            key, most = random.choice(_LIMITED), random.choice((0, 1, 2, 5))
             at = self.start + random.random() * self.setup.trouble
             self.engine.at(at, partial(self._limit, f"limit-{number}", key, most))
+            # Who waits looks again and again: that is most of what such a history has.
+            at += random.uniform(1, 25) * _MINUTE
+            self.engine.at(at, partial(self._limit, f"no-limit-{number}", key, None))
         self.engine.at(self.end_of_trouble, self._unlimit)
 
     def _limit(self, name: str, key: Key, most: int | None) -> None:
@@ -316,10 +319,9 @@ class Simulation:
 
     # Owners.
 
-    @property
-    def _creators(self) -> Mapping[str, int]:
-        """Of each job that was answered for, the whim that created it."""
-        return {id: number for number, id in self.owners.jobs.items()}
+    def _creator(self, id: str) -> int | None:
+        """The whim that created a job, if it was answered for."""
+        return next((number for number, one in self.owners.jobs.items() if one == id), None)
 
     def _whim(self, whim: Whim) -> None:
         if not self.decisions.happens(whim.name):
@@ -586,7 +588,7 @@ class Simulation:
         heartbeats = Heartbeats(ports)
         self.history.note(actor.name, f"runs {row.id} try {row.attempt}")
         live, made = self.watch.begins(claimed), None
-        self.books.begins(claimed, self._creators.get(row.job_id))
+        self.books.begins(claimed, self._creator(row.job_id))
         try:
             with heartbeats.watch(claimed, handler):
                 share = planned.dies_at if dies else 1

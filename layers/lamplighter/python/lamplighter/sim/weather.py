@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Final
 
-from lamplighter.sim.decisions import Decisions, Fault
+from lamplighter.sim.decisions import ALL, Decisions, Fault
 
 _MINUTE = timedelta(minutes=1)
 
@@ -77,17 +77,15 @@ def forecast(
 ) -> Weather:
     """The weather of a history, with nothing that lasts beyond its end."""
     # Each is drawn, whichever are asked for: so leaving one out leaves the others as they are.
-    about = {fault for fault in Fault if random.random() < _ABOUT}
+    drawn = {fault for fault in Fault if random.random() < _ABOUT}
+    # What is asked for by name is about in all of them.
+    about = drawn if faults == ALL else faults
     intensity = random.choice(_INTENSITIES)
     spells: dict[tuple[Fault, str], list[Spell]] = {}
     for spell in _spells(random, start=start, end=end, shards=shards):
-        if spell.fault in about & faults:
+        if spell.fault in about:
             spells.setdefault((spell.fault, spell.of), []).append(spell)
-    rates = {
-        fault: min(rate * intensity, 0.5)
-        for fault, rate in _RATES.items()
-        if fault in about & faults
-    }
+    rates = {fault: min(rate * intensity, 0.5) for fault, rate in _RATES.items() if fault in about}
     return Weather(rates=rates, spells=spells)
 
 

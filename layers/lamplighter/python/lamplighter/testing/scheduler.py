@@ -144,10 +144,8 @@ class Scheduler:
         Raises Refused, and LookupError for a task that is not registered here: what has a target
         in place of a task is not run in a rehearsal.
         """
-        task = body.get("task")
-        if isinstance(task, str) and self._tasks.newest(task) is None:
-            known = ", ".join(self._tasks.names) or "none: import the module that registers it"
-            raise LookupError(f"no task {task!r} is registered here, but {known}")
+        if isinstance(task := body.get("task"), str):
+            self._has_task(task)
         return JobId(str(self.call("POST", "/v1/jobs", body)["job_id"]))
 
     def call(
@@ -211,7 +209,16 @@ class Scheduler:
     # What happens to it.
 
     def lasts(self, task: str, duration: timedelta) -> None:
-        """Have every call of a task take so long, under a heartbeat and beside everything else."""
+        """Have every call of a task take so long, under a heartbeat and beside everything else.
+
+        Raises LookupError for a task that is not registered here, TypeError and ValueError for
+        what is no duration.
+        """
+        self._has_task(task)
+        if not isinstance(duration, timedelta):
+            raise TypeError(f"lasts takes a timedelta, not {duration!r}")
+        if duration < timedelta(0):
+            raise ValueError(f"{task} cannot take {duration}")
         self._stage.lasts[task] = duration
 
     def faults(self, names: str = "all", *, often: float = 1.0) -> None:
@@ -224,7 +231,14 @@ class Scheduler:
     def kill_worker(
         self, task: str, moment: Moment | str = Moment.AFTER, *, times: int = 1
     ) -> None:
-        """Have the next worker die that runs a task, before its handler begins or after it ends."""
+        """Have the next worker die that runs a task, before its handler begins or after it ends.
+
+        Raises LookupError for a task that is not registered here, ValueError for another moment,
+        and for less than once.
+        """
+        self._has_task(task)
+        if times < 1:
+            raise ValueError(f"a worker is killed once or more often, not {times} times")
         self._trouble.kill(task, Moment(moment), times=times)
 
     def outage(self, of: Part | str = Part.ALL) -> AbstractContextManager[None]:
@@ -239,7 +253,12 @@ class Scheduler:
     # What came of it.
 
     def executions(self, job: JobId | str | None = None) -> Sequence[Execution]:
-        """Those of a job, or all, by the time that they were planned for."""
+        """Those of a job, or all, by the time that they were planned for.
+
+        Raises LookupError for a job that was never made here.
+        """
+        if job is not None:
+            self._has_job(job)
         rows = [
             row
             for row in self._world.tables.executions.values()
@@ -248,7 +267,12 @@ class Scheduler:
         return sorted(rows, key=lambda row: (row.scheduled_for, row.id))
 
     def runs(self, task: str | None = None) -> Sequence[Run]:
-        """The calls of a task's handler, or of all, in order; more than one a try where it died."""
+        """The calls of a task's handler, or of all, in order; more than one a try where it died.
+
+        Raises LookupError for a task that is not registered here.
+        """
+        if task is not None:
+            self._has_task(task)
         return [run for run in self._stage.runs if task in {None, run.task}]
 
     @property
@@ -262,8 +286,14 @@ class Scheduler:
         return [notice.detail for notice in self._world.notices.given]
 
     def ledger(self, job: JobId | str) -> Books:
-        """What became of each slot of a recurring job so far, as its ledger tells it."""
+        """What became of each slot of a recurring job so far, as its ledger tells it.
+
+        Raises LookupError for a job that was never made here, and for a one-off.
+        """
         id = JobId(job)
+        self._has_job(id)
+        if id not in self._world.tables.jobs:
+            raise LookupError(f"{id} is a one-off: it has no slots to account for")
         told = self._told.get(id)
         made = self._world.tables.jobs[id].created_at
         books = told.books.copy() if told else Books()
@@ -288,6 +318,16 @@ class Scheduler:
         if found:
             shown = "\n".join(f"  {one}" for one in found[:_SHOWN])
             raise Promise(f"{len(found)} broken, seed {self.seed}:\n{shown}")
+
+    def _has_task(self, name: str) -> None:
+        if self._tasks.newest(name) is None:
+            known = ", ".join(self._tasks.names) or "none: import the module that registers it"
+            raise LookupError(f"no task {name!r} is registered here, but {known}")
+
+    def _has_job(self, id: JobId | str) -> None:
+        jobs = {row.job_id for row in self._world.tables.executions.values()}
+        if id not in jobs and id not in self._world.tables.jobs:
+            raise LookupError(f"no job {id!r} was made here")
 
     def _is_at_it(self, row: Execution) -> bool:
         """Whether a row that has not ended is held by a worker, or waits for one that is."""
