@@ -12,9 +12,9 @@ from lamplighter.core.limits import (
     LIMIT_MAX,
     LIMITS_MAX,
     OWNER_MAX_CHARS,
-    PERMIT_MAX_POLLS,
     PERMIT_POLL_MOST,
     PERMIT_POLLED_WITHIN,
+    RENEWED_AFTER_RECEIVES,
     TAKE_OVER_GRACE,
 )
 from lamplighter.core.model import Execution
@@ -144,7 +144,7 @@ def test_who_waits_looks_ever_less_often_and_never_as_often_as_a_lane_allows() -
 
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (s(5), PERMIT_POLL_MOST)
-    assert PERMIT_MAX_POLLS < LANE_MAX_RECEIVES
+    assert RENEWED_AFTER_RECEIVES < LANE_MAX_RECEIVES
     # The sweep lets two looks be late before it takes a message for lost.
     assert PERMIT_POLLED_WITHIN >= 3 * PERMIT_POLL_MOST
 

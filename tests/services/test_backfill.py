@@ -10,7 +10,7 @@ from lamplighter.core import limits
 from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.errors import Conflict, KeyReused, NotFound, Rejected
 from lamplighter.core.lifecycle import FINAL, State
-from lamplighter.core.model import Execution, Job, Owner, Trigger
+from lamplighter.core.model import Execution, Job, OverlapPolicy, Owner, Trigger
 from lamplighter.core.outcome import Failed
 from lamplighter.core.retry import Failure, Kind
 from lamplighter.core.schedule import parse
@@ -486,6 +486,26 @@ class TestWithAKey:
         system.run_for(HOUR)
 
         assert [row.state for row in backfilled(system.world)] == [State.SUCCEEDED] * 4
+
+    @pytest.mark.parametrize("overlap", [OverlapPolicy.ALLOW, OverlapPolicy.SKIP])
+    def test_a_call_that_is_frozen_before_its_write_has_the_sweep_look(
+        self, system: System, overlap: OverlapPolicy
+    ) -> None:
+        """P7: its rows lie where the sweep has been by then, and the first message is lost."""
+        job = created(system.ports, new_job(schedule=cron("0 * * * *"), overlap=overlap)).job
+        assert job is not None
+        write = "put" if overlap is OverlapPolicy.ALLOW else "join"
+
+        def freeze(call: Call, when: When) -> None:
+            if call.method == write and when is When.BEFORE:
+                system.run_for(5 * MINUTE)
+
+        made = backfill(interposed(system.ports, freeze), OWNER, job.id, hours(1, 3)).rows
+        system.world.queue.purge()
+        system.run_for(20 * MINUTE)
+
+        assert len(made) == 2
+        assert {row.id for row in made} == {run.execution_id for run in system.runs}
 
 
 def dying(ports: Ports, method: str, at: When) -> Ports:

@@ -10,6 +10,7 @@ from lamplighter.core.buckets import ExecutionId
 from lamplighter.core.deferral import Terms, digest_of
 from lamplighter.core.errors import Conflict, NotFound, Rejected, Unavailable
 from lamplighter.core.lifecycle import State
+from lamplighter.core.limits import LANE_MAX_RECEIVES, RENEWED_AFTER_RECEIVES
 from lamplighter.core.model import Execution, OverlapPolicy
 from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded
 from lamplighter.core.permits import Key
@@ -20,7 +21,7 @@ from lamplighter.services import deferred, execute, permits, timers
 from lamplighter.services.cancel import cancel
 from lamplighter.services.execute import Claimed
 from lamplighter.services.settling import Put
-from lamplighter.sim.faults import When, interposed
+from lamplighter.sim.faults import Call, When, interposed
 from lamplighter.sim.invariants import violations
 from lamplighter.sim.system import System
 from tests.simulation.deferred_scenarios import TERMS, handed_over, ready
@@ -175,14 +176,45 @@ def test_heartbeats_hold_it_for_longer_than_any_worker_may() -> None:
         end(system, claimed)
 
 
-def test_its_messages_are_none_that_could_end_among_the_dead_letters() -> None:
-    system, claimed = handed_over()
-    for _ in range(10):
+def test_its_message_is_kept_and_now_and_then_replaced_before_it_ends_among_the_dead() -> None:
+    """One for each lease would be one more for each that cannot be deleted."""
+    system, claimed = ready()
+    terms = replace(TERMS, hard_limit=timedelta(hours=2))
+    execute.conclude(system.ports, claimed, Deferred(terms=terms))
+    seen: dict[int, int] = {}
+    for _ in range(110):
         system.run_for(50 * SECOND)
         beat(system, claimed)
-        assert len(system.world.queue) == 1
         (stored,) = system.world.queue._stored.values()
-        assert stored.receives <= 1
+        seen[stored.id] = stored.receives
+
+    assert max(seen.values()) < RENEWED_AFTER_RECEIVES < LANE_MAX_RECEIVES
+    assert len(seen) == 3
+    assert not system.runs
+
+
+def test_while_nothing_can_be_deleted_its_messages_do_not_multiply() -> None:
+    system, claimed = handed_over()
+
+    def is_unwell(call: Call, when: When) -> None:
+        if call.method == "delete":
+            raise Unavailable("unwell")
+
+    unwell = interposed(system.ports, is_unwell)
+    for _ in range(10):
+        visible_at = system.world.queue.next_visible_at()
+        assert visible_at is not None
+        system.world.pass_time(visible_at - 20 * SECOND - system.world.now())
+        beat(system, claimed)
+        system.world.pass_time(20 * SECOND)
+        (received,) = system.world.queue.receive("default")
+        execute.process(unwell, received, refuse_to_run, worker="w")
+
+    assert len(system.world.queue) == 1
+
+
+def refuse_to_run(_: Claimed) -> Outcome:
+    raise AssertionError("it is deferred")
 
 
 def test_silence_is_a_failure_of_the_try_and_no_crash_of_a_worker() -> None:
@@ -386,7 +418,7 @@ def test_a_second_copy_of_its_message_starts_nothing() -> None:
         system.run_for(50 * SECOND)
         beat(system, claimed)
         assert len(system.world.queue) == 2
-        assert all(one.receives <= 1 for one in system.world.queue._stored.values())
+        assert all(one.receives < 20 for one in system.world.queue._stored.values())
 
     assert not system.runs
     end(system, claimed)

@@ -21,7 +21,7 @@ from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Owner, Row, Token
 from lamplighter.core.sweeping import is_sent_all_the_same
 from lamplighter.memory import MemoryControl, MemoryExecutions, MemoryJobs, stores
-from lamplighter.ports import Page, Ports, Received
+from lamplighter.ports import Outgoing, Page, Ports, Received
 from lamplighter.services import dispatch, execute, inspect, settling, sweep, timers, turns
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.sim import simulation
@@ -285,9 +285,15 @@ def declare_pages_of_several_rows() -> AbstractContextManager[Any]:
     return patch.object(dispatch._Visit, "_take", take)
 
 
-def come_at_the_end_of_a_lease() -> AbstractContextManager[Any]:
-    """The message for a deferred try's lease comes before anybody may take it over."""
-    return patch.object(timers, "TAKE_OVER_GRACE", timedelta(0))
+def send_again_what_is_to_be_kept() -> AbstractContextManager[Any]:
+    """A message that somebody may still need is sent anew, as it was, and not hidden."""
+
+    def keep(ports: Ports, received: Received, _: timedelta) -> settling.Put:
+        again = Outgoing(queue=received.queue, message=received.message)
+        ports.queue.send([again], now=ports.clock.now())
+        return settling.delete(ports, received)
+
+    return patch.object(settling, "keep", keep)
 
 
 def wait_for_the_backlog() -> AbstractContextManager[Any]:
@@ -524,8 +530,8 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     Mutation(
         id="busy",
-        says="the message for a lease comes before it may be taken over",
-        without=come_at_the_end_of_a_lease,
+        says="a message that is to be kept is sent again at once",
+        without=send_again_what_is_to_be_kept,
         within=5_000,
     ),
     Mutation(

@@ -15,7 +15,7 @@ import pytest
 from lamplighter.core.errors import Unavailable
 from lamplighter.core.lateness import lateness_of
 from lamplighter.core.lifecycle import State
-from lamplighter.core.limits import PERMIT_MAX_POLLS
+from lamplighter.core.limits import RENEWED_AFTER_RECEIVES
 from lamplighter.core.model import Execution, OverlapPolicy, Owner
 from lamplighter.core.outcome import Failed, Outcome, Succeeded
 from lamplighter.core.permits import EVERY_OWNER, Key, Kind
@@ -214,7 +214,7 @@ def test_no_message_comes_near_a_dead_letter_queue_however_long_it_waits() -> No
     assert states(system)[State.BLOCKED] == 0
     system.run_for(RECOVERY)
     assert [*violations(system)] == []
-    assert PERMIT_MAX_POLLS < 100
+    assert RENEWED_AFTER_RECEIVES < 100
 
 
 def test_what_waits_and_lost_its_message_is_found_by_the_sweep() -> None:

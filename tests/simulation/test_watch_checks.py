@@ -47,9 +47,9 @@ from lamplighter.sim.watch import Mended, Watch
 from lamplighter.sim.workload import Mood, Owners, What, Whim
 from tests.simulation.mended_bugs import MENDED
 from tests.simulation.mutations import (
-    come_at_the_end_of_a_lease,
     declare_pages_of_several_rows,
     forget_the_key,
+    send_again_what_is_to_be_kept,
     show_it_to_anybody,
     start_however_late_the_answer_is,
 )
@@ -238,7 +238,7 @@ PLANTED: Sequence[Planted] = (
         seed=1,
     ),
     Planted(
-        bug=come_at_the_end_of_a_lease,
+        bug=send_again_what_is_to_be_kept,
         promise="nobody is kept busy by nothing",
         plays=None,
         seed=5,

@@ -40,9 +40,14 @@ class Rearm:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """The try is deferred, and its lease live: arm another message for the end of that first."""
+    """The try is deferred, and its lease live: a message has to come when that is over.
+
+    This one does, unless it has been received too often, or that is too far ahead: then another
+    is armed first.
+    """
 
     execution: Execution
+    until: datetime
     reason: str
 
 
@@ -75,9 +80,12 @@ def refused(message: Message, row: Execution | None, now: datetime) -> Refusal:
 
 def _held(message: Message, row: Execution, free_at: datetime, now: datetime) -> Refusal:
     if row.deferral is not None:
-        # Not kept: a message that is received for days ends among the dead letters.
         is_over = free_at <= now
-        return Lapsed(holder=row) if is_over else Watch(execution=row, reason="deferred")
+        return (
+            Lapsed(holder=row)
+            if is_over
+            else Watch(execution=row, until=free_at, reason="deferred")
+        )
     if free_at <= now and message.attempt == row.attempt:
         return TakeOver(holder=row)
     return Keep(until=free_at, reason="held by another worker")

@@ -292,8 +292,8 @@ LIMITS_FRESH: Final = timedelta(seconds=10)  # how long a host goes by the limit
 # What waits for a place is woken when one is free; that it looks for itself is for lost messages.
 PERMIT_POLL_FIRST: Final = timedelta(seconds=5)
 PERMIT_POLL_MOST: Final = timedelta(seconds=60)
-# A message that has been looked with so often is replaced by another: LANE_MAX_RECEIVES.
-PERMIT_MAX_POLLS: Final = 50
+# A message that waits and was received so often is replaced by another: LANE_MAX_RECEIVES.
+RENEWED_AFTER_RECEIVES: Final = 50
 # One that waits and was not claimed for so long has no message any more.
 PERMIT_POLLED_WITHIN: Final = timedelta(minutes=3)
 PERMITS_LOOKED_AT: Final = 50  # rows of holders at once, of those whose time is over

@@ -195,6 +195,8 @@ def send_waiting(ports: Ports, rows: Iterable[Execution]) -> None:
     """As `look`, for many: of what was made, all that still waits inside the line is sent."""
     now = ports.clock.now()
     waiting = [row for row in rows if row.state is State.SCHEDULED and is_inside(row.run_at, now)]
+    # Its maker may have been frozen since it booked the others.
+    _book_checks(ports, waiting)
     timers.send(ports, [timers.outgoing(row) for row in waiting])
 
 

@@ -5,9 +5,10 @@ from typing import assert_never
 
 from lamplighter.core.claim import Drop, Keep, Lapsed, Rearm, TakeOver, Watch, refused
 from lamplighter.core.errors import LostClaim
-from lamplighter.core.limits import WORKER_LEASE
+from lamplighter.core.limits import RENEWED_AFTER_RECEIVES, WORKER_LEASE
 from lamplighter.core.model import Arrival, Execution, Message, Token
 from lamplighter.core.outcome import crashed_too_often, lapsed, was_without_permit
+from lamplighter.core.timing import is_inside
 from lamplighter.ports import Ports, Received, Refusal
 from lamplighter.services import deferred, endings, settling, timers
 from lamplighter.services.settling import Put
@@ -75,16 +76,29 @@ def _refused(
             ports.telemetry.claim_lost(message.execution_id, reason=reason)
             timers.arm_retry(ports, execution)
             return settling.delete(ports, received)
-        case Watch(execution=execution, reason=reason):
+        case Watch(execution=execution, until=until, reason=reason):
             ports.telemetry.claim_lost(message.execution_id, reason=reason)
-            timers.arm_lease(ports, execution)
-            return settling.delete(ports, received)
+            return _wait(ports, received, execution, until=until, now=now)
         case Lapsed(holder=holder):
             return _lapse(ports, received, holder)
         case TakeOver(holder=holder):
             return _take_over(ports, received, holder, token=token, worker=worker, arrival=arrival)
         case other:
             assert_never(other)
+
+
+def _wait(
+    ports: Ports, received: Received, deferred: Execution, *, until: datetime, now: datetime
+) -> Put:
+    """Have a message come when a deferred try is to have been heard of.
+
+    Another for each lease would be one more for each that could not be deleted: while SQS is
+    unwell they would multiply, for as long as the try goes on.
+    """
+    if is_inside(until, now) and received.receive_count < RENEWED_AFTER_RECEIVES:
+        return settling.keep(ports, received, until - now)
+    timers.arm_lease(ports, deferred)
+    return settling.delete(ports, received)
 
 
 def _take_over(

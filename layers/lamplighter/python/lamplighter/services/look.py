@@ -7,7 +7,7 @@ from typing import assert_never
 
 from lamplighter.core.deadline import overdue
 from lamplighter.core.errors import LostClaim, Unavailable, VersionMoved
-from lamplighter.core.limits import PERMIT_MAX_POLLS
+from lamplighter.core.limits import RENEWED_AFTER_RECEIVES
 from lamplighter.core.model import Execution, Job, JobStatus, OverlapPolicy, Spec, Token, Trigger
 from lamplighter.core.outcome import Failed, Refused, ended, without_permit
 from lamplighter.core.overlap import policy_of
@@ -149,7 +149,7 @@ def _take(
         # Who waits for it may not any more: it decides again (P15).
         endings.wake(ports, waiting)
     hidden = permits.wait(ports, waiting, taken, receives=received.receive_count)
-    if received.receive_count < PERMIT_MAX_POLLS:
+    if received.receive_count < RENEWED_AFTER_RECEIVES:
         return settling.keep(ports, received, hidden)
     timers.send(ports, [timers.outgoing(waiting)])
     return settling.delete(ports, received)

@@ -40,8 +40,8 @@ from lamplighter.sim.engine import Actor, Engine
 Try = tuple[ExecutionId, int]
 """An execution, and which of its attempts."""
 _MINUTE: Final = timedelta(minutes=1)
-# Where each message of a deferred try is often doubled there are some dozens.
-_SENDS_A_MINUTE: Final = 150
+# What often comes twice is sent on as often.
+_SENDS_A_MINUTE: Final = 50
 # As every host sees it, whose clocks may be apart.
 _SURELY_SILENT: Final = CHECK_RUNNING_AFTER_LEASE + 2 * MAX_CLOCK_ERROR
 
