@@ -286,10 +286,12 @@ def declare_pages_of_several_rows() -> AbstractContextManager[Any]:
 
 
 def send_again_what_is_to_be_kept() -> AbstractContextManager[Any]:
-    """A message that somebody may still need is sent anew, as it was, and not hidden."""
+    """A message that somebody may still need is sent anew for in a second, and not hidden."""
 
     def keep(ports: Ports, received: Received, _: timedelta) -> settling.Put:
-        again = Outgoing(queue=received.queue, message=received.message)
+        soon = ports.clock.now() + timedelta(seconds=1)
+        message = replace(received.message, due_at=max(received.message.due_at, soon))
+        again = Outgoing(queue=received.queue, message=message)
         ports.queue.send([again], now=ports.clock.now())
         return settling.delete(ports, received)
 
@@ -530,7 +532,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     Mutation(
         id="busy",
-        says="a message that is to be kept is sent again at once",
+        says="a message that is to be kept is sent again",
         without=send_again_what_is_to_be_kept,
         within=5_000,
     ),

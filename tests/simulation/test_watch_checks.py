@@ -19,12 +19,22 @@ import pytest
 
 import lamplighter.sim
 from lamplighter.core.buckets import ExecutionId
+from lamplighter.core.catch_up import CaughtUp
+from lamplighter.core.deferral import Deferral
 from lamplighter.core.lanes import LaneRules
 from lamplighter.core.lease import Kind, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import CHAIN_READS, CRASH_LIMIT
-from lamplighter.core.model import Execution, OverlapPolicy, Payload, PayloadRef, Token, Trigger
-from lamplighter.core.outcome import Failed, finished
+from lamplighter.core.model import (
+    Attempt,
+    Execution,
+    OverlapPolicy,
+    Payload,
+    PayloadRef,
+    Token,
+    Trigger,
+)
+from lamplighter.core.outcome import Failed, Interrupted, Parked, finished
 from lamplighter.core.permits import Bound, Key, Use
 from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.quotas import Quota, Quotas, Taken, Usage
@@ -361,6 +371,35 @@ def promote_too_soon(scene: Scene) -> None:
     scene.watch.swept("sweep", sent=[sent], told=told, waiting={})
 
 
+def count_a_try_that_was_broken_off(scene: Scene) -> None:
+    scene.watch.comes_to(scene.claimed[-1], Interrupted(reason="its worker has to end"))
+    scene.let_go(State.RETRYING, next_run_at=scene.world.now(), attempt=2)
+
+
+def give_up_what_is_parked(scene: Scene) -> None:
+    scene.watch.comes_to(scene.claimed[-1], Parked(reason="nobody knows it"))
+    scene.let_go(State.FAILED)
+
+
+def end_what_was_heard_of(scene: Scene) -> None:
+    now = scene.world.now()
+    scene.write(
+        deferral=Deferral(heartbeat=MINUTE, ends_at=now + 9 * MINUTE), lease_until=now + SECOND
+    )
+    scene.write(lease_until=now + MINUTE)
+    error = Failure(kind=FailureKind.TIMEOUT, type="NoHeartbeat", message="nothing was heard")
+    given_up = Attempt(
+        number=1, started_at=START, finished_at=now, worker="w", state=State.FAILED, error=error
+    )
+    scene.let_go(State.FAILED, deferral=None, attempts=(given_up,))
+
+
+def skip_what_is_made_up_for(scene: Scene) -> None:
+    chosen = CaughtUp(decided_at=scene.world.now(), number=2)
+    reason = "misfire: older than the catch-up window"
+    scene.let_go(State.SKIPPED, caught_up=chosen, reason=reason)
+
+
 def go_where_nothing_leads(scene: Scene) -> None:
     scene.let_go(State.SUCCEEDED)
     scene.let_go(State.RETRYING, next_run_at=scene.world.now())
@@ -561,6 +600,10 @@ HARMS: Sequence[tuple[Callable[[Scene], None], str]] = (
     (count_what_is_not_there, "what is counted is there"),
     (replay_twice, "a key makes one execution"),
     (start_what_kills_its_workers, "no more tries than it has"),
+    (count_a_try_that_was_broken_off, "no more tries than it has"),
+    (give_up_what_is_parked, "what is parked is waited for"),
+    (end_what_was_heard_of, "one live try"),
+    (skip_what_is_made_up_for, "what is made up for runs"),
     (send_in_another_lane, "each in its lane"),
 )
 
@@ -639,7 +682,7 @@ def test_what_is_refused_and_made_all_the_same_is_told() -> None:
 @pytest.fixture(scope="module")
 def calm() -> Simulation:
     """A few minutes in which nothing goes wrong, and nothing is made use of."""
-    setup = Setup(seed=3, faults=NONE, features=PLAIN, trouble=10 * MINUTE, rest=25 * MINUTE)
+    setup = Setup(seed=4, faults=NONE, features=PLAIN, trouble=10 * MINUTE, rest=25 * MINUTE)
     simulation = Simulation(setup)
     simulation.run()
     return simulation

@@ -17,9 +17,10 @@ from lamplighter.core.buckets import (
     Position,
     body_of,
     decode,
+    instant_of,
     minutes_between,
 )
-from lamplighter.core.lease import Grant, Kind, Progress, Work
+from lamplighter.core.lease import Backlog, Grant, Kind, Progress, Work
 from lamplighter.core.lifecycle import State
 from lamplighter.core.limits import CHECK_RUNNING_AFTER_LEASE, LOOK_AHEAD, MAX_CLOCK_ERROR
 from lamplighter.core.model import (
@@ -40,6 +41,7 @@ from lamplighter.sim.engine import Actor, Engine
 Try = tuple[ExecutionId, int]
 """An execution, and which of its attempts."""
 _MINUTE: Final = timedelta(minutes=1)
+_JUST_DUE: Final = timedelta(seconds=1)
 # What often comes twice is sent on as often.
 _SENDS_A_MINUTE: Final = 50
 # As every host sees it, whose clocks may be apart.
@@ -169,6 +171,8 @@ class Behind:
         before, after = self._progress[grant.work], grant.progress
         self._progress[grant.work] = after
         is_dispatch = grant.work.kind is Kind.DISPATCH
+        if is_dispatch and after.backlog is not None:
+            self._not_ahead(who, after.backlog)
         why_not = self._why_not_dispatched if is_dispatch else self._why_not_looked_at
         for row in self._passed(grant.work, before, after):
             if why := why_not(row, who, grant):
@@ -179,6 +183,12 @@ class Behind:
             row = self.world.tables.executions[id]
             if not self._is_sent(row) and not (is_dispatch and self._comes_to(row, grant)):
                 self._tell(f"{who} puts {id} inside the line: it is not sent", id)
+
+    def _not_ahead(self, who: str, backlog: Backlog) -> None:
+        """What comes due once dispatch is back waits for no backlog."""
+        if instant_of(backlog.until) > backlog.since + _JUST_DUE:
+            says = f"{who} makes a backlog until {instant_of(backlog.until)} at {backlog.since}"
+            self._tell(says, who)
 
     def settled(self, who: str, answer: object) -> None:
         """Somebody asked for what they had claimed to be written down."""

@@ -50,7 +50,7 @@ class Working:
 
         One that is to fail, or to die, does so somewhere on its way.
         """
-        ends_early = dies or isinstance(planned.comes_to, Failed)
+        ends_early = dies or not isinstance(planned.comes_to, Succeeded)
         pages = int(PAGES * planned.dies_at) if ends_early else PAGES
         try:
             self._turn_pages(planned.lasts / PAGES, up_to=pages)

@@ -19,7 +19,7 @@ from lamplighter.core.errors import Conflict, NotFound, Unavailable
 from lamplighter.core.lease import Grant, Kind, WorkItem
 from lamplighter.core.limits import DRAIN_PER_SECOND, MAX_CLOCK_ERROR, SQS_BATCH
 from lamplighter.core.model import Execution, Job, Message
-from lamplighter.core.outcome import Deferred, Failed, Outcome, Succeeded, Withdrawn
+from lamplighter.core.outcome import Deferred, Failed, Outcome, Parked, Succeeded, Withdrawn
 from lamplighter.core.permits import EVERY_OWNER, Key, Limits
 from lamplighter.core.permits import Kind as LimitKind
 from lamplighter.core.quotas import Quotas
@@ -52,7 +52,7 @@ from lamplighter.sim.history import History
 from lamplighter.sim.watch import Live, Mended, Violation, Watch
 from lamplighter.sim.weather import Weather, forecast
 from lamplighter.sim.wire import Wire
-from lamplighter.sim.workload import Mood, Owners, Play, Whim, more_whims, play, whims
+from lamplighter.sim.workload import Mood, Owners, Play, Whim, broken_off, more_whims, play, whims
 
 _MS: Final = timedelta(milliseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -64,7 +64,9 @@ _WORKER_ENDS_IN: Final = 900 * _SECOND
 _VISIBLE_AGAIN_AFTER: Final = 900 * _SECOND
 _LOOK_EVERY_S: Final = 0.5
 _DEAD_LETTER_AGAIN: Final = 360 * _SECOND
-_TERMS: Final = Terms(heartbeat=30 * _SECOND, hard_limit=600 * _SECOND)
+# The last ones lie where dispatch may be, or is not yet.
+_HEARTBEATS_S: Final = (30, 30, 253, 400)
+_HARD_LIMIT: Final = 600 * _SECOND
 _BEATS_EVERY: Final = 20 * _SECOND
 _SAID_AT_MOST: Final = 5
 _LANES: Final = ("default", "critical", "bulk")
@@ -84,6 +86,7 @@ _STARTS: Final = (
 
 # With few rows, too, a backlog is to last.
 _DRAINS_PER_SECOND: Final = (1.0, 3.0, DRAIN_PER_SECOND, DRAIN_PER_SECOND)
+_PARKED_FOR: Final = (2 * _MINUTE, 20 * _MINUTE)
 _PATIENCES: Final = (NOTHING, 100 * _MS, 400 * _MS)
 
 _PLAIN: Final = Habits(of=frozenset())
@@ -126,6 +129,7 @@ class Simulation:
             quotas=self._quotas(),
             lanes=lanes(self._random("lanes")) if Feature.AGING in self.features else {},
             drain_per_second=self._random("drain").choice(_DRAINS_PER_SECOND),
+            parked_for=self._random("parked").choice(_PARKED_FOR),
         )
         self.history = History(
             clock=self.world.clock, is_kept=setup.is_kept, is_digested=setup.is_digested
@@ -575,7 +579,9 @@ class Simulation:
         ports = self.wire.ports()
         begun = begin(ports, received, worker=actor.name)
         if isinstance(begun, Claimed):
-            conclude(ports, begun, self._handle(actor, ports, begun))
+            outcome = self._handle(actor, ports, begun)
+            self.watch.comes_to(begun, outcome)
+            conclude(ports, begun, outcome)
 
     def _handle(self, actor: Actor, ports: Ports, claimed: Claimed) -> Outcome:
         """The handler: it takes its time, and stops when it is asked to."""
@@ -583,6 +589,7 @@ class Simulation:
         planned = play(self.owners.mood, self._random(f"play {row.id} {row.attempt} {row.crashes}"))
         habits = self._habits(row)
         planned = self._asked_to_wait(planned, habits)
+        planned = self._broken_off(actor, planned)
         dies = self._hit(actor.random.random(), Fault.HANDLER_DIES, actor.name)
         handler = _Handler()
         heartbeats = Heartbeats(ports)
@@ -592,7 +599,8 @@ class Simulation:
         try:
             with heartbeats.watch(claimed, handler):
                 share = planned.dies_at if dies else 1
-                if habits.keeps and planned.elsewhere is None:
+                is_called = not isinstance(planned.comes_to, Parked)
+                if habits.keeps and is_called and planned.elsewhere is None:
                     working = self._working(
                         actor, ports, claimed, habits, heartbeats, handler, live
                     )
@@ -612,7 +620,8 @@ class Simulation:
                 another = self._actor(f"beats-{body_of(row.id)}", "api", ends_in=None)
                 beats = partial(self._beat_elsewhere, claimed, planned.elsewhere)
                 self.engine.spawn(another, lambda _: beats())
-            return Deferred(terms=_TERMS)
+            heartbeat = self._random(f"terms {row.id}").choice(_HEARTBEATS_S) * _SECOND
+            return Deferred(terms=Terms(heartbeat=heartbeat, hard_limit=_HARD_LIMIT))
         return made or _stopped(handler.why) or planned.comes_to
 
     def _habits(self, row: Execution) -> Habits:
@@ -638,6 +647,12 @@ class Simulation:
                     planned, lasts=NOTHING, comes_to=Failed(failure=failure), elsewhere=None
                 )
         return planned
+
+    def _broken_off(self, actor: Actor, planned: Play) -> Play:
+        """The same, unless its worker is being replaced: it leaves the try, or cannot run it."""
+        left = broken_off(self.owners.mood, actor.random, planned)
+        is_left = left is not planned and self.decisions.strikes(Fault.DEPLOY, actor.name)
+        return left if is_left else planned
 
     def _working(
         self,

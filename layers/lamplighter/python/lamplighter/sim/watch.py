@@ -17,6 +17,7 @@ from lamplighter.core.limits import (
     WORKER_LEASE,
 )
 from lamplighter.core.model import Execution, Job, OverlapPolicy
+from lamplighter.core.outcome import Interrupted, Outcome, Parked
 from lamplighter.core.planning import supersedes
 from lamplighter.core.sweeping import is_backlog
 from lamplighter.memory import Counts, MemoryWorld
@@ -26,6 +27,8 @@ from lamplighter.sim.books import Books
 from lamplighter.sim.system import Run
 
 _HELD_S: Final = (WORKER_LEASE - TAKE_OVER_GRACE).total_seconds()
+_UNHEARD: Final = frozenset({"NoHeartbeat", "HardLimit"})
+_FOR_AGE: Final = "older than the catch-up window"
 # Of two hosts, as one sees the other.
 _APART: Final = 2 * MAX_CLOCK_ERROR
 
@@ -110,6 +113,8 @@ class Watch:
         self._of_token: dict[str, Live] = {}
         self._deferred: dict[JobId, list[Claimed]] = defaultdict(list)
         self._asked_at: dict[str, float] = {}
+        self._came_to: dict[str, Outcome] = {}
+        self._parked_since: dict[ExecutionId, datetime] = {}
         self.world.tables.executions = _Rows(self)
         self.world.tables.jobs = _Jobs(self)
 
@@ -149,6 +154,10 @@ class Watch:
             )
         )
         return live
+
+    def comes_to(self, claimed: Claimed, outcome: Outcome) -> None:
+        """Its handler has returned: this is about to be written down."""
+        self._came_to[claimed.token] = outcome
 
     def defers(self, claimed: Claimed) -> None:
         """Its handler returns, and its try goes on elsewhere."""
@@ -248,20 +257,50 @@ class Watch:
         """A row is written."""
         self.seen(after)
         self.books.refers(after)
+        self._not_skipped_for_age(after)
         if before is None:
             self.counts(after)
             if after.state is not State.SCHEDULED:
                 self.tell("rows are legal", f"{after.id} is made {after.state}", after.id)
         elif why := illegal(before, after):
             self.tell("rows are legal", f"{after.id} {why}", after.id)
+        elif before.token is not None and after.token is None:
+            self._let_go(before, after)
         elif before.token is not None and after.token not in {None, before.token}:
             self._not_too_soon(before, after)
         elif before.next_run_at is not None and after.state is State.RUNNING:
             self._not_before(before.next_run_at, after)
         elif after.state is State.RUNNING:
             self._not_shorter(before, after)
-        elif after.state is State.RETRYING:
+
+    def _let_go(self, before: Execution, after: Execution) -> None:
+        """A try is over: by what it came to, or because nobody was heard of it."""
+        error = after.attempts[-1].error if after.attempts else None
+        if before.deferral is not None and error is not None and error.type in _UNHEARD:
+            self._not_too_soon(before, after)
+        outcome = self._came_to.pop(before.token or "", None)
+        if isinstance(outcome, Parked | Interrupted) and after.attempt != before.attempt:
+            says = f"try {before.attempt} of {after.id} was broken off, and counts"
+            self.tell("no more tries than it has", says, after.id)
+        if isinstance(outcome, Parked):
+            self._parked(after)
+        elif outcome is not None:
+            self._parked_since.pop(after.id, None)
+        if after.state is State.RETRYING:
             self._waited_for(after)
+
+    def _parked(self, row: Execution) -> None:
+        """What is parked has FAILED only once it was nothing else for as long as that may last."""
+        since = self._parked_since.setdefault(row.id, self.world.now())
+        lasted = self.world.now() - since
+        if row.state is State.FAILED and lasted < self.world.parked_for - _APART:
+            self.tell("what is parked is waited for", f"{row.id} has FAILED after {lasted}", row.id)
+
+    def _not_skipped_for_age(self, row: Execution) -> None:
+        """What a catch-up has chosen runs, however long that takes."""
+        if row.state is State.SKIPPED and row.caught_up and _FOR_AGE in (row.reason or ""):
+            says = f"{row.id}, {row.caught_up.number} of a catch-up: {row.reason}"
+            self.tell("what is made up for runs", says, row.id)
 
     def _not_shorter(self, before: Execution, after: Execution) -> None:
         """A beat that comes late, after those that follow it, takes nothing back (P9)."""
@@ -285,7 +324,9 @@ class Watch:
     def _not_too_soon(self, before: Execution, after: Execution) -> None:
         lease = before.lease_until
         if lease is not None and lease + TAKE_OVER_GRACE - _APART > self.world.now():
-            self.tell("one live try", f"{after.id} is taken over, held until {lease}", after.id)
+            self.tell(
+                "one live try", f"{after.id} is taken from who holds it until {lease}", after.id
+            )
 
     def _not_before(self, next_run_at: datetime, after: Execution) -> None:
         if self.world.now() < next_run_at - MAX_CLOCK_ERROR:

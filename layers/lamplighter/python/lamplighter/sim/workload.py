@@ -24,7 +24,7 @@ from lamplighter.core.model import (
     Payload,
     Spec,
 )
-from lamplighter.core.outcome import Failed, Outcome, Succeeded
+from lamplighter.core.outcome import Failed, Interrupted, Outcome, Parked, Succeeded
 from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.core.schedule import parse
@@ -55,6 +55,8 @@ _OFFSETS_S: Final = (-5, 0, 3, 30, 200, 239, 240, 241, 250, 254, 255, 256, 260, 
 _LANES: Final = ("default", "default", "critical", "bulk")
 _ELSEWHERE_S: Final = (0, 1, 25, 70, 300)
 _SILENT: Final = 0.2
+# While dispatch is at it.
+_AS_IT_TICKS: Final = 0.3
 _NO_PAYLOAD: Final = "null"
 # In the row, an item of its own.
 _SIZES: Final = (1, 600, 5_000)
@@ -118,6 +120,10 @@ class Mood:
     failing: float
     deferring: float
     """How many of them leave their end to somebody else."""
+    leaving: float
+    """How many of the tries are broken off, for their worker has to end."""
+    parking: float
+    """How many of them come to a worker that does not know their task."""
 
     @classmethod
     def of(cls, random: Random) -> "Mood":
@@ -129,6 +135,8 @@ class Mood:
             lasting=random.choice((0.05, 0.15, 0.5)),
             failing=random.choice((0.0, 0.1, 0.3)),
             deferring=random.choice((0.0, 0.05, 0.2)),
+            leaving=random.choice((0.0, 0.0, 0.05)),
+            parking=random.choice((0.0, 0.0, 0.05, 0.3)),
         )
 
 
@@ -156,6 +164,8 @@ def whims(random: Random, mood: Mood, *, start: datetime, end: datetime) -> Sequ
     for n in range(mood.creates, mood.creates + mood.changes):
         of = random.randrange(mood.creates)
         at = creates[of] + (end - creates[of]) * random.random() ** 2
+        if random.random() < _AS_IT_TICKS:
+            at = at.replace(second=0, microsecond=0) + random.uniform(60, 61.5) * _SECOND
         found.append(Whim(number=n, what=random.choice(_OFTEN), at=at, of=of))
     return sorted(found, key=lambda whim: (whim.at, whim.number))
 
@@ -202,7 +212,8 @@ class Owners:
             elif (id := self.jobs.get(whim.of)) is not None:
                 self._change(ports, owner, id, whim, random)
         except OverQuota as over:
-            if self.made():
+            # Of two things that were asked for the first one was done.
+            if self.made() and whim.what is not What.REPLAN:
                 says = f"{whim.name} is refused, over {over.quota}, and makes something"
                 self.tell("nobody has more than their quota", says)
         except (Conflict, NotFound, Rejected, Unavailable):
@@ -457,6 +468,17 @@ def play(mood: Mood, random: Random) -> Play:
         elsewhere=_elsewhere(mood, random),
         is_silent=random.random() < _SILENT,
     )
+
+
+def broken_off(mood: Mood, random: Random, planned: Play) -> Play:
+    """The same, unless its worker has to leave it, or cannot run it: then no try is used."""
+    drawn, after = random.random(), random.choice((0, 10)) * _SECOND
+    if drawn < mood.leaving:
+        left = Interrupted(reason="its worker has to end", after=after)
+        return replace(planned, lasts=planned.lasts / 2, comes_to=left, elsewhere=None)
+    if drawn < mood.leaving + mood.parking:
+        return replace(planned, lasts=0 * _SECOND, comes_to=Parked(reason="no"), elsewhere=None)
+    return planned
 
 
 def _elsewhere(mood: Mood, random: Random) -> timedelta | None:
