@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from lamplighter.core.misfire import Successor, successor
 from lamplighter.core.model import Execution, Job, Owner, Row, Token
 from lamplighter.core.sweeping import is_sent_all_the_same
 from lamplighter.memory import MemoryControl, MemoryExecutions, MemoryJobs, stores
-from lamplighter.ports import Outgoing, Page, Ports, Received
+from lamplighter.ports import Page, Ports, Received
 from lamplighter.services import dispatch, execute, inspect, settling, sweep, timers, turns
 from lamplighter.services.heartbeat import Heartbeats
 from lamplighter.sim import simulation
@@ -285,19 +285,6 @@ def declare_pages_of_several_rows() -> AbstractContextManager[Any]:
     return patch.object(dispatch._Visit, "_take", take)
 
 
-def send_again_what_is_to_be_kept() -> AbstractContextManager[Any]:
-    """A message that somebody may still need is sent anew for in a second, and not hidden."""
-
-    def keep(ports: Ports, received: Received, _: timedelta) -> settling.Put:
-        soon = ports.clock.now() + timedelta(seconds=1)
-        message = replace(received.message, due_at=max(received.message.due_at, soon))
-        again = Outgoing(queue=received.queue, message=message)
-        ports.queue.send([again], now=ports.clock.now())
-        return settling.delete(ports, received)
-
-    return patch.object(settling, "keep", keep)
-
-
 def wait_for_the_backlog() -> AbstractContextManager[Any]:
     """What a dead worker held waits for its lane's backlog, as what was never claimed does."""
 
@@ -528,12 +515,6 @@ MUTATIONS: Sequence[Mutation] = (
         id="intent",
         says="a page of one row is done without its intent",
         without=declare_pages_of_several_rows,
-        within=5_000,
-    ),
-    Mutation(
-        id="busy",
-        says="a message that is to be kept is sent again",
-        without=send_again_what_is_to_be_kept,
         within=5_000,
     ),
     Mutation(

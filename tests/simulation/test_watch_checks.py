@@ -42,8 +42,8 @@ from lamplighter.core.retry import Failure, RetryPolicy
 from lamplighter.core.retry import Kind as FailureKind
 from lamplighter.memory import MemoryExecutions, MemoryWorld, VirtualClock, stores
 from lamplighter.memory.ledger import MemoryLedger
-from lamplighter.ports import Checkpoint, Step
-from lamplighter.services import bulk, ledger, submit, sweep, timers
+from lamplighter.ports import Checkpoint, Outgoing, Ports, Received, Step
+from lamplighter.services import bulk, ledger, settling, submit, sweep, timers
 from lamplighter.services.execute import Claimed
 from lamplighter.sim import features
 from lamplighter.sim.books import Books, own_write, said_by
@@ -59,7 +59,6 @@ from tests.simulation.mended_bugs import MENDED
 from tests.simulation.mutations import (
     declare_pages_of_several_rows,
     forget_the_key,
-    send_again_what_is_to_be_kept,
     show_it_to_anybody,
     start_however_late_the_answer_is,
 )
@@ -167,6 +166,19 @@ def what_waits_is_promoted_at_once() -> AbstractContextManager[Any]:
     return patch.object(
         timers, "promoted", lambda row, *, to, at: replace(timers.outgoing(row), queue=to)
     )
+
+
+def send_again_what_is_to_be_kept() -> AbstractContextManager[Any]:
+    """A message that somebody may still need is sent anew for in a second, and not hidden."""
+
+    def keep(ports: Ports, received: Received, _: timedelta) -> settling.Put:
+        soon = ports.clock.now() + timedelta(seconds=1)
+        message = replace(received.message, due_at=max(received.message.due_at, soon))
+        again = Outgoing(queue=received.queue, message=message)
+        ports.queue.send([again], now=ports.clock.now())
+        return settling.delete(ports, received)
+
+    return patch.object(settling, "keep", keep)
 
 
 PLANTED: Sequence[Planted] = (
