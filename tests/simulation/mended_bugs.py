@@ -281,7 +281,6 @@ MENDED: Mapping[str, tuple[str, Callable[[], Planted]]] = {
     "retrying": ("the sweep passes what is to be tried again", sweep_past_tries_again),
     "checks": ("the sweep passes the checks that it booked", sweep_rows_only),
     "no-time": ("the sweep passes what it had no time for", pass_what_there_was_no_time_for),
-    "out-of-sight": ("what is armed behind the sweep has no check", arm_out_of_sight),
     "ahead": ("the sweep goes where dispatch has not been", sweep_before_dispatch),
 }
 """By its id: what it is, and what plants it."""

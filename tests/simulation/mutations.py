@@ -34,7 +34,7 @@ from lamplighter.sim.watch import Violation
 from tests.simulation.amend_rules import AMEND_RULES
 from tests.simulation.cancel_rules import CANCEL_RULES
 from tests.simulation.chain_rules import CHAIN_RULES
-from tests.simulation.mended_bugs import MENDED
+from tests.simulation.mended_bugs import MENDED, arm_out_of_sight
 from tests.simulation.rules import RULES, Rule
 from tests.simulation.small_model import CALM, CRASH, walk_of
 
@@ -522,6 +522,12 @@ MUTATIONS: Sequence[Mutation] = (
         says="what a dead worker held waits for its lane's backlog",
         without=wait_for_the_backlog,
         within=20_000,
+    ),
+    Mutation(
+        id="out-of-sight",
+        says="what is armed behind the sweep has no check",
+        without=arm_out_of_sight,
+        within=40_000,
     ),
     *(
         Mutation(id=id, says=says, without=plant, within=10_000)
