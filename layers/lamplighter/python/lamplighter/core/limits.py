@@ -36,6 +36,8 @@ UNDELIVERABLE_AFTER: Final = timedelta(days=1)
 # A message is received again every 30 s while its worker cannot claim: a table or a deployment
 # may be broken for most of an hour before anything lands in a dead-letter queue. SQS: 1-1,000.
 LANE_MAX_RECEIVES: Final = 100
+# One that only waits and was received so often is replaced by another before.
+RENEWED_AFTER_RECEIVES: Final = 50
 
 # Executions before a claimed one that it looks at in one claim: half a second of its lease.
 CHAIN_READS: Final = 100
@@ -292,8 +294,6 @@ LIMITS_FRESH: Final = timedelta(seconds=10)  # how long a host goes by the limit
 # What waits for a place is woken when one is free; that it looks for itself is for lost messages.
 PERMIT_POLL_FIRST: Final = timedelta(seconds=5)
 PERMIT_POLL_MOST: Final = timedelta(seconds=60)
-# A message that waits and was received so often is replaced by another: LANE_MAX_RECEIVES.
-RENEWED_AFTER_RECEIVES: Final = 50
 # One that waits and was not claimed for so long has no message any more.
 PERMIT_POLLED_WITHIN: Final = timedelta(minutes=3)
 PERMITS_LOOKED_AT: Final = 50  # rows of holders at once, of those whose time is over

@@ -88,7 +88,7 @@ def _refused(
 
 
 def _wait(
-    ports: Ports, received: Received, deferred: Execution, *, until: datetime, now: datetime
+    ports: Ports, received: Received, held: Execution, *, until: datetime, now: datetime
 ) -> Put:
     """Have a message come when a deferred try is to have been heard of.
 
@@ -97,7 +97,7 @@ def _wait(
     """
     if is_inside(until, now) and received.receive_count < RENEWED_AFTER_RECEIVES:
         return settling.keep(ports, received, until - now)
-    timers.arm_lease(ports, deferred)
+    timers.arm_lease(ports, held)
     return settling.delete(ports, received)
 
 

@@ -62,7 +62,8 @@ class Fault(StrEnum):
     """The stack is deployed anew with other shards and partitions."""
     DEPLOY = "deploy"
     """New workers take the place of those that run, whose processes end; they receive nothing
-    that they can run for some minutes, as after a bad release."""
+    that they can run for some minutes, as after a bad release. Some tries are broken off for it, or
+    come to a worker that does not know their task."""
 
 
 ALL = frozenset(Fault)

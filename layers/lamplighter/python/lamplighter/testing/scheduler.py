@@ -145,7 +145,7 @@ class Scheduler:
         in place of a task is not run in a rehearsal.
         """
         if isinstance(task := body.get("task"), str):
-            self._has_task(task)
+            self._check_task(task)
         return JobId(str(self.call("POST", "/v1/jobs", body)["job_id"]))
 
     def call(
@@ -214,7 +214,7 @@ class Scheduler:
         Raises LookupError for a task that is not registered here, TypeError and ValueError for
         what is no duration.
         """
-        self._has_task(task)
+        self._check_task(task)
         if not isinstance(duration, timedelta):
             raise TypeError(f"lasts takes a timedelta, not {duration!r}")
         if duration < timedelta(0):
@@ -236,7 +236,7 @@ class Scheduler:
         Raises LookupError for a task that is not registered here, ValueError for another moment,
         and for less than once.
         """
-        self._has_task(task)
+        self._check_task(task)
         if times < 1:
             raise ValueError(f"a worker is killed once or more often, not {times} times")
         self._trouble.kill(task, Moment(moment), times=times)
@@ -258,7 +258,7 @@ class Scheduler:
         Raises LookupError for a job that was never made here.
         """
         if job is not None:
-            self._has_job(job)
+            self._check_job(job)
         rows = [
             row
             for row in self._world.tables.executions.values()
@@ -272,7 +272,7 @@ class Scheduler:
         Raises LookupError for a task that is not registered here.
         """
         if task is not None:
-            self._has_task(task)
+            self._check_task(task)
         return [run for run in self._stage.runs if task in {None, run.task}]
 
     @property
@@ -291,7 +291,7 @@ class Scheduler:
         Raises LookupError for a job that was never made here, and for a one-off.
         """
         id = JobId(job)
-        self._has_job(id)
+        self._check_job(id)
         if id not in self._world.tables.jobs:
             raise LookupError(f"{id} is a one-off: it has no slots to account for")
         told = self._told.get(id)
@@ -319,12 +319,12 @@ class Scheduler:
             shown = "\n".join(f"  {one}" for one in found[:_SHOWN])
             raise Promise(f"{len(found)} broken, seed {self.seed}:\n{shown}")
 
-    def _has_task(self, name: str) -> None:
+    def _check_task(self, name: str) -> None:
         if self._tasks.newest(name) is None:
             known = ", ".join(self._tasks.names) or "none: import the module that registers it"
             raise LookupError(f"no task {name!r} is registered here, but {known}")
 
-    def _has_job(self, id: JobId | str) -> None:
+    def _check_job(self, id: JobId | str) -> None:
         jobs = {row.job_id for row in self._world.tables.executions.values()}
         if id not in jobs and id not in self._world.tables.jobs:
             raise LookupError(f"no job {id!r} was made here")
